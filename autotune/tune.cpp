@@ -279,8 +279,8 @@ class Job {
     for (Task& task : tasks) {
       auto earlier = database_.records(target_key_, task.key, space_version, compiler_key());
       // Products of small elements go beyond what multiply-adds of floats can do.
-      const bool is_bounded =
-          bounds.peak_flops > 0 && options_.compile.precision == f32 && options_.strategy == Strategy::search;
+      const bool is_bounded = bounds.peak_flops > 0 && options_.compile.precision == relay::Precision::f32 &&
+                              options_.strategy == Strategy::search;
       const double bound = is_bounded ? task.flops / bounds.peak_flops : 0;
       trials_.push_back(
           std::make_unique<Trials>(std::move(task), target_, options_, std::move(earlier), folder_.path(), bound));

@@ -93,7 +93,7 @@ Compiled compile(const relay::Graph& graph, const std::string& target, int threa
     const py::gil_scoped_release unlocked;
     relay::CompileOptions options;
     options.threads = threads;
-    options.precision = parse_dtype(precision).value();
+    options.precision = relay::parse_precision(precision).value();
     options.constraints = parse_decisions(constraints);
     options.cache = cache.get();
     options.in_place = in_place;
@@ -176,7 +176,7 @@ DecidedKernels decisions(const relay::Graph& graph, const std::string& target, i
   {
     const py::gil_scoped_release unlocked;
     relay::CompileOptions options;
-    options.threads = threads, options.precision = parse_dtype(precision).value();
+    options.threads = threads, options.precision = relay::parse_precision(precision).value();
     options.constraints = parse_decisions(constraints), options.cache = cache.get();
     relay::compile(graph, parsed, options, &report);
   }

@@ -112,7 +112,7 @@ void tune(const relay::Graph& graph, const std::string& target, const std::strin
   autotune::TuneOptions options;
   options.compile.host_functions = std::move(host_functions);
   options.compile.threads = threads;
-  options.compile.precision = parse_dtype(precision).value();
+  options.compile.precision = relay::parse_precision(precision).value();
   options.compile.constraints = parse_decisions(constraints);
   options.compile.cache = cache.get();
   options.budget_seconds = budget;

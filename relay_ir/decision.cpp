@@ -14,12 +14,12 @@ bool is_of_decision(const Func& func) {
 }
 
 GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, AskedDecision asked,
-                            DType precision) {
+                            Precision precision) {
   const std::string& first = graph.nodes[nodes.front()].name;
   const Group alone = group_of(graph, {nodes.begin(), nodes.end()}, first);
   GraphDecision decision{first, lower_group(graph, alone), std::move(asked), {}};
   decision.func.attributes[name_attribute] = decision.asked.name;
-  if (precision != f32) decision.func.attributes["precision"] = to_string(precision);  // other ways compete
+  if (precision != Precision::f32) decision.func.attributes["precision"] = to_string(precision);  // other ways compete
   return decision;
 }
 

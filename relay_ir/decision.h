@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "relay_ir/graph.h"
+#include "relay_ir/precision.h"
 
 namespace tw::relay {
 
@@ -26,7 +27,8 @@ constexpr double least_gain = 0.9;
 using DecisionSource = std::function<Choice(const GraphDecision&)>;
 
 // `nodes`: of the graph, in order; the last one's results alone are used elsewhere.  `precision`: as in PassContext.
-GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, AskedDecision asked, DType precision);
+GraphDecision make_decision(const Graph& graph, const std::vector<size_t>& nodes, AskedDecision asked,
+                            Precision precision);
 
 // Whether the Func is a decision's, and no kernel.
 bool is_of_decision(const Func& func);

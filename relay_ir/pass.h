@@ -10,6 +10,7 @@
 
 #include "relay_ir/decision.h"
 #include "relay_ir/graph.h"
+#include "relay_ir/precision.h"
 #include "targets/target.h"
 
 namespace tw::relay {
@@ -20,7 +21,7 @@ using AfterPass = std::function<Graph(std::string_view pass, Graph graph)>;
 // What passes ask for.
 struct PassContext {
   const Target& target;
-  DType precision = f32;                             // CompileOptions
+  Precision precision = Precision::f32;              // CompileOptions
   std::map<std::string, std::string> in_place = {};  // CompileOptions
   Decisions constraints = {};                        // CompileOptions
   DecisionSource source = {};                        // who decides; not set: analysis
@@ -46,9 +47,9 @@ struct PassContext {
 // of the model's node `conv1`.
 bool is_named(const Node& node, const std::set<std::string>& names);
 
-// Multiply-adds of operands of the type, with sums in f32, that the target does in the time of one on f32; below 1
-// where it has none that are worth using.
-double product_rate(DType storage, const Target& target);
+// Multiply-adds of such operands, with sums in f32, that the target does in the time of one on f32; below 1 where it
+// has none that are worth using, 0 where it has none.
+double product_rate(Precision precision, const Target& target);
 
 // Whether one of its dimensions is known to be 0.
 bool has_no_elements(const TensorType& type);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
 
 namespace tw {
@@ -446,8 +447,7 @@ std::vector<const Load*> factors_of(const Block& block) {
   if (!accumulator || accumulator->buffer != store->buffer || !product || product->op != BinaryOp::mul) return {};
   std::vector<const Load*> factors;
   for (const Expr& side : {product->a, product->b}) {
-    const auto* cast = side.as<Cast>();
-    const auto* load = (cast ? cast->value : side).as<Load>();
+    const auto* load = without_conversion(side).as<Load>();
     if (!load) return {};
     factors.push_back(load);
   }

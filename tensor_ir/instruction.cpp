@@ -19,12 +19,12 @@ struct InstructionRow {
   const char* replacement;  // the body of a Func with the same buffers; that of vectors is made by Matcher
 };
 
-#define FRAGMENT_PRODUCT(name, first, second, sum)                                             \
+#define FRAGMENT_PRODUCT(name, first, second, sum, factor)                                     \
   "func " name "[m, n, k, sa, ta, sb, tb, sc](a: " first "[m, k] strides [sa, ta], b: " second \
   "[n, k] strides [sb, tb]) -> (c: " sum                                                       \
   "[m, n] strides [sc, 1]) {"                                                                  \
   "  for i in 0..m { for j in 0..n { for l in 0..k {"                                          \
-  "    c[i, j] = c[i, j] + " sum "(a[i, l]) * " sum                                            \
+  "    c[i, j] = c[i, j] + " factor "(a[i, l]) * " factor                                      \
   "(b[j, l])"                                                                                  \
   "  } } }"                                                                                    \
   "}"
@@ -81,14 +81,15 @@ const InstructionRow instruction_rows[] = {
      "}",
      nullptr},
     // Fragments: rows of a by rows of b, which may lie along either dimension in memory.
-    {FRAGMENT_PRODUCT("mma_bf16", "bf16", "bf16", "f32"), nullptr},
-    {FRAGMENT_PRODUCT("mma_f16", "f16", "f16", "f32"), nullptr},
-    {FRAGMENT_PRODUCT("mma_s8s8", "i8", "i8", "i32"), nullptr},
-    {FRAGMENT_PRODUCT("mma_u8s8", "u8", "i8", "i32"), nullptr},
-    {FRAGMENT_PRODUCT("mma_s8u8", "i8", "u8", "i32"), nullptr},
-    {FRAGMENT_PRODUCT("mma_u8u8", "u8", "u8", "i32"), nullptr},
-    {FRAGMENT_PRODUCT("wgmma_bf16", "bf16", "bf16", "f32"), nullptr},
-    {FRAGMENT_PRODUCT("wgmma_f16", "f16", "f16", "f32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_bf16", "bf16", "bf16", "f32", "f32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_f16", "f16", "f16", "f32", "f32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_tf32", "f32", "f32", "f32", "round_tf32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_s8s8", "i8", "i8", "i32", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_u8s8", "u8", "i8", "i32", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_s8u8", "i8", "u8", "i32", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("mma_u8u8", "u8", "u8", "i32", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_bf16", "bf16", "bf16", "f32", "f32"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_f16", "f16", "f16", "f32", "f32"), nullptr},
     {"func tile_zero_f32[m, n]() -> (c: f32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0.0f } } }", nullptr},
     {"func tile_zero_i32[m, n]() -> (c: i32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0i32 } } }", nullptr},
     {"func tile_store_f32[m, n, sd](c: f32[m, n]) -> (d: f32[m, n] strides [sd, 1]) {"
@@ -196,6 +197,10 @@ class Matcher {
       return guard(actual->predicate) && element(l->buffer, l->indices, actual->buffer, actual->indices);
     }
     if (const auto* c = wanted.as<Cast>()) return expression(c->value, found.as<Cast>()->value);
+    if (const auto* c = wanted.as<Call>()) {
+      const auto* actual = found.as<Call>();
+      return c->intrinsic == actual->intrinsic && expression(c->arguments[0], actual->arguments[0]);
+    }
     if (wanted.kind() == NodeKind::IntImm || wanted.kind() == NodeKind::FloatImm)
       return structural_equal(wanted, found);
     const auto *b = wanted.as<Binary>(), *actual = found.as<Binary>();

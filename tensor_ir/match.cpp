@@ -157,6 +157,12 @@ Stmt map_children(const Stmt& s, const std::function<Expr(const Expr&)>& on_expr
   });
 }
 
+Expr without_conversion(const Expr& e) {
+  if (const auto* c = e.as<Cast>()) return c->value;
+  const auto* call = e.as<Call>();
+  return call && call->intrinsic == Intrinsic::round_tf32 ? call->arguments[0] : e;
+}
+
 Expr substitute(const Expr& e, const Substitution& values) {
   if (values.empty()) return e;
   return rewrite(e, [&](const VarNode& var) -> Expr {

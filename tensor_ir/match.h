@@ -26,6 +26,9 @@ Expr map_children(const Expr& e, const std::function<Expr(const Expr&)>& on_expr
 Stmt map_children(const Stmt& s, const std::function<Expr(const Expr&)>& on_expr,
                   const std::function<Stmt(const Stmt&)>& on_stmt);
 
+// What a conversion that keeps 0 is of, a Cast or a call of round_tf32; another expression itself.
+Expr without_conversion(const Expr& e);
+
 namespace detail {
 
 template <class F>

@@ -27,6 +27,13 @@ double sign_of(double a) {
 
 }  // namespace
 
+double round_to_tf32(double value) {
+  const auto single = static_cast<float>(value);
+  if (std::isnan(single)) return single;
+  constexpr uint32_t dropped = 0x1fff, half = 0x1000;  // of the mantissa's bits; beyond the largest number is infinity
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(single) + half) & ~dropped);
+}
+
 int64_t apply(BinaryOp op, DType dtype, int64_t a, int64_t b) {
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   const bool is_unsigned = dtype.is_unsigned_integer();
@@ -195,6 +202,8 @@ double apply(Intrinsic intrinsic, DType dtype, const double* x) {
       return rounded(std::trunc(x[0]));
     case Intrinsic::round_even:
       return rounded(std::nearbyint(x[0]));
+    case Intrinsic::round_tf32:
+      return round_to_tf32(x[0]);
     case Intrinsic::abs:
       return std::fabs(x[0]);
     case Intrinsic::sign:

@@ -30,6 +30,8 @@ inline double round_to(DType dtype, double value) {
                                                  : f16_to_float(float_to_f16(single));
 }
 
+double round_to_tf32(double value);  // round_tf32
+
 // Integer and bool operands; Error(verify) for a division by zero and for a shift by the width or more.
 int64_t apply(BinaryOp op, DType dtype, int64_t a, int64_t b);
 int64_t apply(UnaryOp op, DType dtype, int64_t a);

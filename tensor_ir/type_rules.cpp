@@ -179,6 +179,8 @@ ProductTypes types_of_product(Intrinsic intrinsic) {
     case Intrinsic::mma_f16:
     case Intrinsic::wgmma_f16:
       return {f32, f16, f16};
+    case Intrinsic::mma_tf32:
+      return {f32, f32, f32};
     case Intrinsic::mma_s8s8:
       return {i32, i8, i8};
     case Intrinsic::mma_u8s8:
@@ -263,7 +265,8 @@ Problem check_call(const Call& n) {
   for (const Expr& argument : n.arguments) {
     DType dtype = argument.dtype();
     if (dtype != n.arguments[0].dtype()) return mismatch("the arguments of " + name, n.arguments[0].dtype(), dtype);
-    bool fits = n.intrinsic == Intrinsic::philox ? dtype.element() == u64
+    bool fits = n.intrinsic == Intrinsic::philox       ? dtype.element() == u64
+                : n.intrinsic == Intrinsic::round_tf32 ? dtype.element() == f32
                 : kind == IntrinsicKind::bits ? dtype.is_integer()
                                               : dtype.is_float() || (dtype.is_integer() && takes_integers(n.intrinsic));
     if (!fits) return problem(name + " does not take an argument of type " + text(dtype));

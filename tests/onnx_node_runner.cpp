@@ -3,7 +3,7 @@
 //   onnx_node_runner oracle | import | TARGET [bf16 | f16 | SEED]    folders on stdin, one a line; other
 //   machines are emulated
 //
-// bf16 and f16 are the precision that is compiled for; with a seed, what templates leave to decide is decided at
+// bf16, f16 and tf32 are the precision that is compiled for; with a seed, what templates leave to decide is decided at
 // random.
 //
 // A folder holds model.onnx and inputs.onnx: a model whose initializers are the inputs, by name.  The results go to
@@ -121,8 +121,8 @@ std::vector<NDArray> run_compiled(const relay::Graph& graph, const Target& targe
   relay::CompileOptions options;
   options.threads = 1;
   options.jobs = 1;
-  if (form == "bf16" || form == "f16")
-    options.precision = *parse_dtype(form);
+  if (const auto precision = relay::parse_precision(form))
+    options.precision = *precision;
   else if (!form.empty())
     options.schedule = random_schedules(std::stoull(form));
   Executable executable = relay::compile(graph, target, options);

@@ -38,7 +38,7 @@ std::string apply_relay(const std::vector<std::string>& words, const std::string
     } else if (word == "--target") {
       target = parse_target(argument());
     } else if (word == "--precision") {
-      context.precision = parse_dtype(argument()).value();
+      context.precision = parse_precision(argument()).value();
     } else if (word == "--decided") {
       context.constraints = parse_decisions(argument());
     } else if (word == "--in-place") {

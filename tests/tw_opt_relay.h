@@ -2,7 +2,7 @@
 //
 //   --pass NAME       a pass of relay_ir/passes.def
 //   --layout TARGET   assign_layout
-//   --precision DTYPE TARGET   lower_precision
+//   --precision PRECISION TARGET   lower_precision
 //   --bytes TARGET    match_byte_products
 //   --groups TARGET   instead of the graph, the nodes of each group that fusion makes
 //   --verify          the verifier

@@ -44,7 +44,10 @@ Gpu = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", "-j", help="How many threads a run uses. Default: one for each core.")
 ]
-Precision = Annotated[str, typer.Option(help="The precision of convolutions and matrix products: f32, bf16 or f16.")]
+Precision = Annotated[
+    str,
+    typer.Option(help="The precision of convolutions and matrix products: f32, tf32 (on GPUs), bf16 or f16."),
+]
 Winograd = Annotated[
     bool, typer.Option(help="Use Winograd's algorithm for 3×3 convolutions. It is faster and rounds a little more.")
 ]

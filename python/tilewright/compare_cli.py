@@ -14,6 +14,7 @@ import tilewright as tw
 from . import cli_options as options
 from .cli_models import Compiling, compiles
 from .notes import note
+from .options import PRECISIONS
 
 OnnxPath = Annotated[Path, typer.Argument(help="An ONNX model.")]
 Against = Annotated[
@@ -21,7 +22,7 @@ Against = Annotated[
     typer.Option(
         "--against",
         "-a",
-        help="What to compare with: onnxruntime, oracle (slow), or another precision: f32, bf16, f16.",
+        help="What to compare with: onnxruntime, oracle (slow), or another precision: f32, tf32, bf16, f16.",
     ),
 ]
 Tolerance = Annotated[
@@ -38,7 +39,7 @@ Unfused = Annotated[list[str], typer.Option(help="Do not fuse this node with oth
 
 
 def parse_against(text: str) -> Any:
-    return {"precision": text} if text in ("f32", "bf16", "f16") else text
+    return {"precision": text} if text in PRECISIONS else text
 
 
 @compiles("in_place", "profile", "specialise", "gpu")

@@ -85,14 +85,14 @@ def compare(
 
     `inputs`: arrays by name, which fix open sizes; else they are made up from `seed`, with `sizes` of open dimensions,
     or the smallest.  `tolerance`: the share of their magnitude that outputs may be off, and a node by itself; 1e-4 for
-    f32, 2e-2 for bf16 and 2e-3 for f16, which operands of so many bits explain (differences.py).  A smaller one is for
-    outputs only where the precision is of 16 bits.
+    f32, 2e-2 for bf16 and 2e-3 for f16 and tf32, which operands of so many bits explain (differences.py).  A smaller
+    one is for outputs only where the precision is not f32.
 
     First all values are asked for in one run, which ends fusion at each.  Where that is right and the model's outputs
     are not, single values are asked for, one a compilation, until the first wrong one is known.  Nodes of control flow
     are one node each, in whose steps rounding accumulates, and random numbers are those of the first run after seed 0.
     With `propose`, the fewest nodes are looked for with which the outputs are within the tolerance, as `keep_f32` where
-    the precision is of 16 bits, as `unfused` where fusion makes the difference and no pass does.
+    the precision is not f32, as `unfused` where fusion makes the difference and no pass does.
 
     `progress`: shows what is being done; None: in notebooks and at Python's prompt.
 

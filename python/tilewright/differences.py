@@ -9,8 +9,9 @@ import numpy as np
 
 # Of one node on equal inputs, as a share of its value's magnitude, by the precision that was asked for.  In f32 a sum
 # of a million terms rounds by about √1000000 · 2⁻²⁴ = 6e-5, and Winograd's filtering by up to 5e-5.  Each operand of 16
-# bits is off by up to half a unit of its last place, 2⁻⁹ in bf16 and 2⁻¹² in f16, of which a few meet.
-TOLERANCES = {"f32": 1e-4, "bf16": 2e-2, "f16": 2e-3}
+# bits is off by up to half a unit of its last place, 2⁻⁹ in bf16 and 2⁻¹² in f16, of which a few meet.  tf32
+# has as many bits of mantissa as f16.
+TOLERANCES = {"f32": 1e-4, "tf32": 2e-3, "bf16": 2e-2, "f16": 2e-3}
 # Numbers that are so many times the median are no part of the magnitude: masks add -1e9 to what they hide.
 FAR = 1e4
 

@@ -487,7 +487,9 @@ def compile(
     `threads`: workers of a run, one for each core if None; "openmp": those of the process's OpenMP runtime
     (Executable.team).  `precision`: "f32"; "bf16" rounds weights, operands of
     convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
-    does so with weights only, as "bf16" does where the CPU has no bf16 products (with those that a run waits for).
+    does so with weights only, as "bf16" does where the CPU has no bf16 products (with those that a run waits for);
+    "tf32" rounds operands of convolutions and matrix products to tf32 as a GPU's tensor cores multiply them, and stores
+    f32.
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
     rounding error of at most 5e-5 of its output's magnitude.  `in_place`: output → input, such as
     {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements,
@@ -502,12 +504,13 @@ def compile(
     `operators`, `fallback`: as of `load`, for what is not loaded yet.
     `template`: schedules of your own: called with a Schedule of each kernel, it schedules that and returns True, or
     returns False and leaves the kernel to the target's templates; what it asks with Schedule.decide can be tuned.
-    `keep_f32`: nodes of the model, by name, that read, compute and give f32 where `precision` is of 16 bits.
+    `keep_f32`: nodes of the model, by name, that read, compute and give f32 where `precision` is another.
     `unfused`: nodes that are kernels of their own.  `tw.compare` proposes which.  `skip`: optional passes of graphs
     (relay_ir/passes.def) to leave out, for finding what a difference comes from; code is slower without them.
 
     Raises Error: what `load` raises; TW1003, an output of `in_place` that no update makes; TW1004, a profile that the
-    model cannot have; TW1301, there is no such target; TW1401, the template did what is not legal.
+    model cannot have; TW1301, there is no such target, or it has no products of tf32; TW1401, the template did what is
+    not legal.
     """
     if not isinstance(model, Model):
         model = load(model, shapes, operators, fallback)

@@ -154,6 +154,8 @@ def kernel_of(
     instructions = Counter(class_of(instruction) for instruction in code)
     multiplies_bytes = any(instruction.startswith("IMMA") for instruction in code)
     rate = fit["byte_operations" if multiplies_bytes else "tensor_flops" if instructions["tensor"] else "flops"]
+    if any(instruction.startswith("HMMA") and "TF32" in instruction for instruction in code):
+        rate /= 2
     arithmetic = sum(launch["flops"] for launch in launches) / rate
     memory = sum(launch["bytes"] for launch in launches) / fit["bytes"]
     of_memory = ("global load", "global store")

@@ -74,7 +74,7 @@ def checks() -> Iterator[Kernel]:
         name = f"kernel-product-{m}x{k}x{n}"
         for dtype in ("f32", "f16", "bf16"):
             yield Kernel(f"{name}-{dtype}", [("MatMul", ["a", "b"], ["y"])], {"a": (m, k), "b": (k, n)}, dtype=dtype)
-        for precision in ("f16", "bf16"):
+        for precision in ("tf32", "f16", "bf16"):
             weight = random((k, n))
             nodes = [("MatMul", ["a", "b"], ["y"])]
             yield Kernel(f"{name}-in-{precision}", nodes, {"a": (m, k)}, {"b": weight}, precision=precision)
@@ -87,7 +87,7 @@ def checks() -> Iterator[Kernel]:
         ("depthwise", (1, 40, 17, 19), (40, 1, 3, 3), {"pads": [1] * 4, "group": 40}),
         ("groups", (1, 24, 12, 12), (48, 6, 3, 3), {"group": 4}),
     ):
-        for precision in ("f32", "f16", "bf16"):
+        for precision in ("f32", "tf32", "f16", "bf16"):
             nodes = [("Conv", ["x", "w"], ["c"], attributes), ("Relu", ["c"], ["y"])]
             yield Kernel(
                 f"kernel-convolution-{name}-{precision}", nodes, {"x": x}, {"w": random(w)}, precision=precision
@@ -225,6 +225,9 @@ def arithmetic(target: str, dtype: str, chain: int = 256) -> Case:
 
 def works(target: str) -> list[Work]:
     """What makes the cases."""
-    result: list[Work] = [(each.name, partial(each.checked, target)) for each in checks()]
+    fit = _core.kernel_fit(target, 1, 1, 0)
+    has_tensor_cores = fit is not None and fit["tensor_flops"] > 0
+    kernels = [each for each in checks() if each.precision != "tf32" or has_tensor_cores]
+    result: list[Work] = [(each.name, partial(each.checked, target)) for each in kernels]
     result += [(f"time-arithmetic-{dtype}", partial(arithmetic, target, dtype)) for dtype in ("f32", "f64")]
     return result + [(each.name, partial(each.measured, target)) for each in measurements()]

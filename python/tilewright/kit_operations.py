@@ -183,6 +183,8 @@ def of_floats(dtype: str) -> Iterator[Operation]:
         yield Operation(name, f"{name}({arguments})", count, dtype, dtype, limits_of(name, dtype))
     for name in ("is_nan", "is_inf"):
         yield Operation(name, f"{name}(<x>)", 1, dtype, "bool")
+    if dtype == "f32":
+        yield Operation("round_tf32", "round_tf32(<x>)", 1, dtype, dtype)
 
 
 def of_integers(dtype: str) -> Iterator[Operation]:

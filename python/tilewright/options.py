@@ -77,7 +77,7 @@ def checked_team(threads: Threads) -> tuple[int, str | None]:
     return checked_threads(threads), None
 
 
-PRECISIONS = ("f32", "bf16", "f16")
+PRECISIONS = ("f32", "tf32", "bf16", "f16")
 
 
 def checked_precision(precision: str) -> None:

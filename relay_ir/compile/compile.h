@@ -23,12 +23,12 @@
 namespace tw::relay {
 
 struct CompileOptions {
-  ScheduleSource schedule;  // not set: the target's default
-  DecisionSource decide;    // of what passes leave open; not set: as analysis prefers
-  DType precision = f32;    // that weights and operands of products are stored in: f32, bf16 or f16
-  int threads = 0;          // of the Executable; 0: all cores of the affinity mask
-  int jobs = 0;             // compiler threads; 0: all cores
-  Decisions constraints;    // by name: of these, passes leave nothing open; winograd=0 costs time and rounds less
+  ScheduleSource schedule;               // not set: the target's default
+  DecisionSource decide;                 // of what passes leave open; not set: as analysis prefers
+  Precision precision = Precision::f32;  // Error(target) where the target has no products of tf32
+  int threads = 0;                       // of the Executable; 0: all cores of the affinity mask
+  int jobs = 0;                          // compiler threads; 0: all cores
+  Decisions constraints;  // by name: of these, passes leave nothing open; winograd=0 costs time and rounds less
   KernelCache* cache = nullptr;
   // Output → input: the caller gives one array for both.  The output must be made from the input by updates of some of
   // its elements (ScatterND, ScatterElements, TensorScatter), which then write these only.  Others are refused.
@@ -36,7 +36,7 @@ struct CompileOptions {
   // Of a model with open dimensions: sizes that get a plan of their own beside the model's, as good as if the model was
   // compiled for them.  Runs take the first one that is for their sizes.
   std::vector<Profile> profiles = {};
-  // Nodes of the model, by name, whose operands and results keep f32 where `precision` is of 16 bits.  Error(input).
+  // Nodes of the model, by name, whose operands and results keep f32 where `precision` is another.  Error(input).
   std::set<std::string> kept_nodes = {};
   std::set<std::string> unfused_nodes = {};                 // likewise: kernels end before and after them
   std::set<std::string> skipped_passes = {};                // optional ones (passes.def), as TW_SKIP leaves them out

@@ -59,8 +59,20 @@ AttributeDef result_attribute() {
   return {"result", "", false, "type of the result: f32 of f16 and bf16 inputs, i32 of 8-bit integers"};
 }
 
+AttributeDef operands_attribute() {
+  return {"operands", "", false, "tf32: inputs of f32 are rounded to it as they are multiplied"};
+}
+
+Expr factor_of(const OpCall& call, const Expr& element) {
+  if (!call.attributes.get_string("operands").empty()) return tw::call(Intrinsic::round_tf32, {element});
+  return cast(accumulator_of(call.outputs[0].dtype), element);
+}
+
 DType contraction_dtype(const OpCall& call) {
   const DType a = call.inputs[0].dtype, b = call.inputs[1].dtype;
+  const std::string& operands = call.attributes.get_string("operands");
+  call.require(operands.empty() || (operands == "tf32" && a == f32 && b == f32),
+               "operands are of f32, and rounded to tf32");
   if (call.attributes.get_string("result").empty()) {
     call.require(a == b && !a.is_bool(), "inputs have one type of numbers");
     return a;

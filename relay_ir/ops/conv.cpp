@@ -45,6 +45,7 @@ OpDef conv_op() {
   op.attributes = window_attributes();
   op.attributes.push_back({"groups", 1, false, "channels are split into this many independent groups"});
   op.attributes.push_back(result_attribute());
+  op.attributes.push_back(operands_attribute());
   op.decisions = {{"fuse_expansion", "1: one kernel with the convolution that makes its channels"},
                   {"fuse_padding", "1: one kernel with the pad that makes its data"}};
   op.facts = linear_facts(conv_axes, Rounding::multiplies, 2, [](const OpCall& c) -> std::optional<Linear> {
@@ -90,18 +91,20 @@ OpDef conv_op() {
             filter.push_back(window.kernel[d] > 1 ? Expr(*k++) : Expr(0));
             data.push_back(s[2 + d] * window.strides[d] + filter.back() * window.dilations[d]);
           }
-          return cast(accumulator, x(data)) * cast(accumulator, w(filter));
+          return factor_of(c, x(data)) * factor_of(c, w(filter));
         });
     return {cast_stage(y, result)};
   };
   using Ints = std::vector<int64_t>;
-  op.examples = {{{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {4, 3, 3, 3})},
-                  attributes_of({{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}})},
-                 {{tensor_type(f32, {2, 4, 7}), tensor_type(f32, {8, 1, 3})},
-                  attributes_of({{"groups", 4}, {"dilations", Ints{2}}, {"pads", Ints{2, 1}}})},
-                 {{tensor_type(f16, {1, 2, 3, 4, 4}), tensor_type(f16, {2, 2, 1, 2, 2})}, {}},
-                 {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", 2}})},
-                 {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})}, attributes_of({{"result", "i32"}})}};
+  op.examples = {
+      {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {4, 3, 3, 3})},
+       attributes_of({{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}})},
+      {{tensor_type(f32, {2, 4, 7}), tensor_type(f32, {8, 1, 3})},
+       attributes_of({{"groups", 4}, {"dilations", Ints{2}}, {"pads", Ints{2, 1}}})},
+      {{tensor_type(f16, {1, 2, 3, 4, 4}), tensor_type(f16, {2, 2, 1, 2, 2})}, {}},
+      {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", 2}})},
+      {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})}, attributes_of({{"result", "i32"}})},
+      {{tensor_type(f32, {1, 4, 5, 5}), tensor_type(f32, {4, 4, 3, 3})}, attributes_of({{"operands", "tf32"}})}};
   return op;
 }
 

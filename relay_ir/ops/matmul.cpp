@@ -47,7 +47,8 @@ OpDef matmul_op() {
   op.input_names = {"a", "b"};
   op.attributes = {{"transpose_a", 0, false, "1: a is […, k, i]"},
                    {"transpose_b", 0, false, "1: b is […, j, k]"},
-                   result_attribute()};
+                   result_attribute(),
+                   operands_attribute()};
   op.facts = linear_facts(matmul_axes, Rounding::multiplies, 2, [](const OpCall& c) -> std::optional<Linear> {
     const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
     const int a = c.inputs[0].rank(), b = c.inputs[1].rank();
@@ -71,21 +72,21 @@ OpDef matmul_op() {
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const te::Tensor &a = in[0], &b = in[1];
     const bool ta = c.attributes.get_int("transpose_a") != 0, tb = c.attributes.get_int("transpose_b") != 0;
-    const DType accumulator = accumulator_of(c.outputs[0].dtype);
     const te::Tensor product = te::reduce("matmul", c.outputs[0].shape, {a.shape()[a.rank() - (ta ? 2 : 1)]},
                                           te::Combiner::sum, {a, b}, [&](const te::Indices& s, const te::Indices& r) {
                                             te::Indices ia = batch_indices(a, s), ib = batch_indices(b, s);
                                             const Expr &i = s[s.size() - 2], &j = s[s.size() - 1], &k = r[0];
                                             ia.push_back(ta ? k : i), ia.push_back(ta ? i : k);
                                             ib.push_back(tb ? j : k), ib.push_back(tb ? k : j);
-                                            return cast(accumulator, a(ia)) * cast(accumulator, b(ib));
+                                            return factor_of(c, a(ia)) * factor_of(c, b(ib));
                                           });
     return {cast_stage(product, c.outputs[0].dtype)};
   };
   op.examples = {{{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, {}},
                  {{tensor_type(f16, {2, 1, 3, 4}), tensor_type(f16, {2, 5, 4})}, attributes_of({{"transpose_b", 1}})},
                  {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", 1}})},
-                 {{tensor_type(f32, {3, 4}), tensor_type(bf16, {4, 5})}, attributes_of({{"result", "f32"}})}};
+                 {{tensor_type(f32, {3, 4}), tensor_type(bf16, {4, 5})}, attributes_of({{"result", "f32"}})},
+                 {{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, attributes_of({{"operands", "tf32"}})}};
   return op;
 }
 

@@ -7,10 +7,10 @@
 //
 // Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
-// value.  On tensor cores, which multiply 16-bit floats and bytes, only convolutions of these start them; what a thread
-// copies at once is a block, so that networks of bytes have 16 channels in one where those of 16 bits have 8.  A
-// convolution that nobody reads in blocks writes row-major itself.  Values with one element a channel are left alone:
-// both layouts of them are alike.
+// value.  On tensor cores, which multiply 16-bit floats, tf32 and bytes, only convolutions of these start them; what a
+// thread copies at once is a block, so that networks of bytes have 16 channels in one where those of 16 bits have 8,
+// and those of tf32 4.  A convolution that nobody reads in blocks writes row-major itself.  Values with one element a
+// channel are left alone: both layouts of them are alike.
 #include <algorithm>
 #include <numeric>
 
@@ -29,7 +29,8 @@ class LayoutAssignment {
       : graph_(graph),
         tiles_(target.tiles),
         has_tensor_cores_(target.tensor_core_rate > 0),
-        block_(has_tensor_cores_ ? target.vector_bits / 8 / bf16.bytes() : target.lanes(f32)),
+        bytes_of_access_(target.vector_bits / 8),
+        block_(has_tensor_cores_ ? bytes_of_access_ / of_tensor_cores(graph).bytes() : target.lanes(f32)),
         uses_(graph),
         is_blocked_(graph.values.size(), false) {
     has_bytes_ = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
@@ -80,10 +81,23 @@ class LayoutAssignment {
       return find_tensor_instruction(to_text(product))->description.buffers[0]->dtype == dtype;
     });
   }
+  // …the node's data, which may be of tf32.
+  bool multiplies_words(const Node& node) const { return is_of_tf32(node) || has_words(node.inputs[0]); }
+  static bool is_of_tf32(const Node& node) {
+    return node.attributes.has("operands") && node.attributes.get_string("operands") == "tf32";
+  }
+
+  // What tensor cores multiply beside bytes.
+  DType of_tensor_cores(const Graph& graph) const {
+    return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                       [&](const Node& node) { return is_of_tf32(node) && convolution(node); })
+               ? f32
+               : bf16;
+  }
 
   // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks.
   int64_t block_of(ValueId id) {
-    if (has_tensor_cores_) return has_bytes_ && shape(id)[1] % (2 * block_) == 0 ? 2 * block_ : block_;
+    if (has_tensor_cores_) return has_bytes_ && shape(id)[1] % bytes_of_access_ == 0 ? bytes_of_access_ : block_;
     if (!has_words(id)) return block_;
     const int64_t bytes = graph_.values[id].type.dtype.bytes(), channels = shape(id)[1];
     int64_t block = block_;
@@ -181,7 +195,7 @@ class LayoutAssignment {
     if (!is_eligible(node.outputs[0])) return false;
     if (const auto form = convolution(node))
       return graph_.is_constant(node.inputs[1]) && is_blockable(node, *form) &&
-             (!has_tensor_cores_ || has_words(node.inputs[0]) || (form->groups > 1 && count_blocked_inputs(node) > 0));
+             (!has_tensor_cores_ || multiplies_words(node) || (form->groups > 1 && count_blocked_inputs(node) > 0));
     return count_blocked_inputs(node) > 0 && keeps_channels(node);
   }
 
@@ -190,7 +204,7 @@ class LayoutAssignment {
   bool needs_blocks(const Node& node) {
     const auto form = convolution(node);
     if (form && may_take_words(node) && graph_.is_constant(node.inputs[1]) && is_blockable(node, *form) &&
-        has_words(node.inputs[0])) {
+        multiplies_words(node)) {
       return true;
     }
     if (!is_blocked_[node.outputs[0]]) return false;
@@ -267,6 +281,7 @@ class LayoutAssignment {
   const Graph& graph_;
   const TileUnit& tiles_;
   const bool has_tensor_cores_;
+  const int64_t bytes_of_access_;
   const int64_t block_;     // of values that tiles do not multiply: a vector, or an access to memory that brings words
   bool has_bytes_ = false;  // that convolutions multiply
   const Uses uses_;

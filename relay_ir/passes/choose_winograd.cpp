@@ -3,8 +3,8 @@
 //
 //   conv(x, w, pads)   ⇒   winograd_conv(x, G w Gᵀ, pads, tile)
 //
-// Where the target multiplies 16-bit operands faster than f32, and these are asked for, the direct sum is of them: the
-// filtering, which stays in f32, has more to beat.
+// Where the target multiplies operands of fewer bits faster than f32, and these are asked for, the direct sum is of
+// them: the filtering, which stays in f32, has more to beat.
 //
 // The transformed weights are 4 times (m = 2: 16/9 times) the size of the original ones.  In deep layers with few tiles
 // they are used faster than memory brings them: there the smaller tile or the direct sum is faster, and the process
@@ -44,16 +44,16 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
 }
 
 // Cycles, by the large terms, of all workers together: work divides among them.
-double predict(const Shape3x3& s, int64_t tile, DType storage, const Target& target) {
+double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Target& target) {
   const double workers = std::max(1, target.threads), ports = target.fma_ports;
   // Whatever a cache could hold of one layer, the other layers' weights come in between: each run reads them from
   // memory.  `bytes`: for an input channel and an output channel.
   const auto weight_cycles = [&](double bytes) {
     return bytes * s.inputs * s.outputs / std::min(target.memory_rate, workers * target.core_memory_rate);
   };
-  const double direct_bytes = 9.0 * storage.bytes();
+  const double direct_bytes = 9.0 * storage_of(of_direct).bytes();
   if (tile == direct) {
-    const double products = 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs / product_rate(storage, target);
+    const double products = 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs / product_rate(of_direct, target);
     return std::max(products / target.lanes(f32) / ports / workers, weight_cycles(direct_bytes));
   }
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
@@ -70,14 +70,14 @@ double predict(const Shape3x3& s, int64_t tile, DType storage, const Target& tar
 }
 
 // The direct sum, and the tiles that round well enough.
-std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, DType storage,
+std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, Precision of_direct,
                                   const PassContext& context) {
   const Target& target = context.target;
-  std::vector<Candidate> candidates{{{direct}, predict(shape, direct, storage, target)}};
+  std::vector<Candidate> candidates{{{direct}, predict(shape, direct, of_direct, target)}};
   if (shape.inputs < target.lanes(f32) || shape.outputs < target.lanes(f32)) return candidates;
   for (const int64_t tile : {2, 4}) {
     if (context.allows(winograd, {tile}) && winograd_error(weight, winograd_transform(tile)) <= largest_error)
-      candidates.push_back({{tile}, predict(shape, tile, storage, target)});
+      candidates.push_back({{tile}, predict(shape, tile, of_direct, target)});
   }
   return candidates;
 }
@@ -95,15 +95,14 @@ Choice analytic(const std::vector<Candidate>& candidates) {
 
 Graph choose_winograd(const Graph& graph, const PassContext& context) {
   const Target& target = context.target;
-  const DType precision = context.precision;
   if (target.lanes(f32) < 4 || !target.has_fma) return graph;
-  if (precision == f16) return graph;  // asked for to save memory, which transformed weights take
-  const DType storage = product_rate(precision, target) >= 1 ? precision : f32;
+  if (context.precision == Precision::f16) return graph;  // asked for to save memory, which transformed weights take
+  const Precision of_direct = product_rate(context.precision, target) >= 1 ? context.precision : Precision::f32;
   std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
   for_each_in_parallel(graph.nodes.size(), 0, [&](size_t i) {
     const Node& node = graph.nodes[i];
     if (const auto shape = match(graph, node))
-      candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, storage, context);
+      candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, of_direct, context);
   });
   GraphCopy copy(graph);
   return copy.rewrite([&](const Node& node) {

@@ -12,6 +12,10 @@
 // rows, which get a column of zeros where they are odd.  Groups of few channels become larger ones, with zeros between
 // them, where the target multiplies tiles.
 //
+// Where products of tf32 are asked for, nothing is stored in another type:
+//
+//   y = matmul(a, b)   ⇒   y = matmul(a, b, operands="tf32")
+//
 // Where the target has no products of the type, only weights are stored in it: loads widen them.  Those of bf16 that
 // many rows share stay f32.
 #include <unordered_map>
@@ -23,9 +27,9 @@
 namespace tw::relay {
 namespace {
 
-class Precision {
+class Narrowing {
  public:
-  Precision(const Graph& graph, DType storage, NarrowValues chosen)
+  Narrowing(const Graph& graph, DType storage, NarrowValues chosen)
       : graph_(graph), storage_(storage), chosen_(std::move(chosen)), uses_(graph), copy_(graph) {}
 
   Graph run() {
@@ -171,12 +175,44 @@ class Precision {
   std::unordered_map<ValueId, ValueId> narrow_;  // old → its 16-bit form
 };
 
+// Of one group, of f32, and with rows and columns that are worth tiles of a machine's products: what has less reads its
+// weights once, which takes the time.
+bool is_worth_tf32(const Graph& graph, const Node& node) {
+  constexpr int64_t fewest = 4;
+  const auto form = linear_of(graph, node);
+  if (!form || form->groups > 1 || !node.attributes.has("operands")) return false;
+  for (const ValueId id : node.inputs)
+    if (graph.values[id].type.dtype != f32) return false;
+  const TensorType& result = graph.values[node.outputs[0]].type;
+  // Sizes that are open count as many.
+  const auto extent = [&](int axis) { return as_int(result.shape[static_cast<size_t>(axis)]).value_or(fewest); };
+  const std::vector<AxisUse> of_weights = axes_of(graph, node)[1];
+  int64_t rows = 1;
+  for (int axis = 0; axis < result.rank(); ++axis)
+    if (of_weights[static_cast<size_t>(axis)].kind != AxisUse::Kind::same) rows *= extent(axis);
+  return rows >= fewest && extent(form->result_axis) >= fewest;
+}
+
+Graph with_products_of_tf32(const Graph& graph, const PassContext& context) {
+  if (product_rate(Precision::tf32, context.target) == 0) {
+    throw Error(ErrorCode::target, context.target.name +
+                                       " has no products of tf32, which tensor cores make from cuda:sm_80 on" +
+                                       "\n  help: compile with another precision, or for such a GPU");
+  }
+  Graph result = graph;
+  for (Node& node : result.nodes)
+    if (!is_named(node, context.kept_nodes) && is_worth_tf32(graph, node))
+      node.attributes.set("operands", std::string("tf32"));
+  return result;
+}
+
 }  // namespace
 
-double product_rate(DType storage, const Target& target) {
-  if (storage == f32) return 1;
-  if (target.tensor_core_rate > 0 && (storage == bf16 || storage == f16)) return target.tensor_core_rate;
-  if (storage != bf16) return 0;
+double product_rate(Precision precision, const Target& target) {
+  if (precision == Precision::f32) return 1;
+  constexpr double of_tf32 = 0.5;  // of the rate of 16 bits, as all data sheets have it
+  if (target.tensor_core_rate > 0) return (precision == Precision::tf32 ? of_tf32 : 1) * target.tensor_core_rate;
+  if (precision != Precision::bf16) return 0;
   const TileUnit& unit = target.tiles;
   if (unit.has(Intrinsic::tile_dot_bf16)) {
     const int products_a_cycle = unit.row_bytes / f32.bytes() * (unit.row_bytes / bf16.bytes());
@@ -187,11 +223,11 @@ double product_rate(DType storage, const Target& target) {
 }
 
 Graph lower_precision(const Graph& graph, const PassContext& context) {
-  const DType storage = context.precision;
-  if (storage == f32) return graph;
-  check(storage == bf16 || storage == f16, "lower_precision: a 16-bit float");
-  const bool has_products = product_rate(storage, context.target) >= 1;
-  return Precision(graph, storage,
+  if (context.precision == Precision::f32) return graph;
+  if (context.precision == Precision::tf32) return with_products_of_tf32(graph, context);
+  const DType storage = storage_of(context.precision);
+  const bool has_products = product_rate(context.precision, context.target) >= 1;
+  return Narrowing(graph, storage,
                    choose_narrow_values(graph, storage, has_products, context.target, context.kept_nodes))
       .run();
 }

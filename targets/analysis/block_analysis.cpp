@@ -17,6 +17,7 @@ bool is_expensive_call(Intrinsic intrinsic) {
     case Intrinsic::ceil:
     case Intrinsic::trunc:
     case Intrinsic::round_even:
+    case Intrinsic::round_tf32:
     case Intrinsic::scale_by_power:
     case Intrinsic::minimum:
     case Intrinsic::maximum:
@@ -32,9 +33,14 @@ bool is_expensive_call(Intrinsic intrinsic) {
   }
 }
 
-const Load* as_load_through_casts(Expr e) {
-  while (const auto* c = e.as<Cast>()) e = c->value;
+const Load* as_load_through_conversions(Expr e) {
+  for (Expr inner = without_conversion(e); inner.get() != e.get(); inner = without_conversion(e)) e = inner;
   return e.as<Load>();
+}
+
+bool is_rounded_to_tf32(const Expr& e) {
+  const auto* call = e.as<Call>();
+  return call && call->intrinsic == Intrinsic::round_tf32;
 }
 
 Expr flat_offset(const Buffer& buffer, const std::vector<Expr>& indices) {
@@ -120,8 +126,9 @@ BlockAnalysis analyse(const Block& block) {
   if (!accumulator || accumulator->buffer != store->buffer) return result;
   const auto* product = sum->b.as<Binary>();
   if (!product || product->op != BinaryOp::mul) return result;
-  const Load* a = as_load_through_casts(product->a);
-  const Load* b = as_load_through_casts(product->b);
+  result.is_of_tf32 = is_rounded_to_tf32(product->a) && is_rounded_to_tf32(product->b);
+  const Load* a = as_load_through_conversions(product->a);
+  const Load* b = as_load_through_conversions(product->b);
   if (!a || !b || a->predicate.is_defined() || b->predicate.is_defined() || result.reads.size() != 2) return result;
   result.block_class = BlockClass::contraction;
   return result;

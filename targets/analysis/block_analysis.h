@@ -33,6 +33,7 @@ struct BlockAnalysis {
   std::vector<IterVar> iters;
   std::vector<Access> reads;  // without the accumulator's own
   Access write;
+  bool is_of_tf32 = false;    // a sum of products whose factors are rounded by round_tf32
   bool is_expensive = false;  // calls of exp, erf …: not to be computed twice
 
   const IterVar& iter(const Var& var) const;

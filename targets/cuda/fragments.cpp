@@ -34,6 +34,11 @@ Place place_of(const std::vector<Expr>& indices) {
   return {at.arguments[0], as_int(at.arguments[1]).value_or(0), *as_int(at.arguments[3])};
 }
 
+// ldmatrix turns elements of 16 bits only.
+bool is_read_by_element(const Load& operand) {
+  return operand.buffer->dtype.bytes() == 4 && place_of(operand.indices).is_transposed();
+}
+
 std::string text(int64_t value) {
   return std::to_string(value);
 }
@@ -96,7 +101,7 @@ void FragmentEmitter::find_products(const Stmt& body) {
     const int64_t columns = has_wide_uses(body, store.buffer, n) ? wide_columns : 2;
     fragments_[store.buffer] = {m, n, columns, is_of_group};
     const auto& a = *product->arguments[1].as<Load>();
-    if (a.buffer->scope == Scope::fragment && !is_of_group) {
+    if (a.buffer->scope == Scope::fragment && a.buffer->dtype.bytes() == 2 && !is_of_group) {
       const Place rows = place_of(a.indices);
       if (!is_const_int(rows.base, 0) || rows.row_stride != k || rows.column_stride != 1)
         fail("multiplies `" + a.buffer->name + "`, a fragment, at " + to_text(a.indices[0]),
@@ -131,18 +136,19 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, boo
   const auto& load = *operand.as<Load>();
   const Place place = place_of(load.indices);
   const int64_t bytes = load.buffer->dtype.bytes(), piece = piece_bytes / bytes, line = place.line();
+  const int64_t exchanged = is_read_by_element(load) ? lanes_y : piece, of_banks = bank_bytes / bytes / exchanged;
   if (load.buffer->scope != Scope::shared || (place.row_stride != 1 && place.column_stride != 1) || line % piece != 0)
     fail("reads `" + load.buffer->name + "` into a fragment as " + to_text(load.indices[0]),
          "stage it in shared memory, with rows of a multiple of 16 bytes; rows of sums may be in a fragment");
   if (bytes == 1 && place.is_transposed())
     fail("reads bytes of `" + load.buffer->name + "` across its rows into a fragment",
          "stage them with rows along the sum");
-  const auto pieces = static_cast<uint64_t>(line / piece);
+  const auto pieces = static_cast<uint64_t>(line / exchanged);
   const bool is_of_group = is_asynchronous(product.intrinsic);
   std::optional<Swizzle> found;
-  if (std::has_single_bit(pieces) && pieces > 1) {
-    const int shift = std::countr_zero(std::max<uint64_t>(pieces, 8)), to = log2(piece);
-    found = Swizzle{shift + to, static_cast<int>(std::min<uint64_t>(pieces, 8)) - 1, to};
+  if (line % exchanged == 0 && std::has_single_bit(pieces) && pieces > 1) {
+    const int shift = std::countr_zero(std::max<uint64_t>(pieces, of_banks)), to = log2(exchanged);
+    found = Swizzle{shift + to, static_cast<int>(std::min<uint64_t>(pieces, of_banks)) - 1, to};
     if (is_of_group && line > block_columns)
       found = Swizzle{log2(block_columns), 7, to, log2(line), log2(sizes_of(product).k)};
   }
@@ -258,6 +264,17 @@ std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& ind
          (lanes->dtype.lanes == 2 ? l : "(" + l + " / 2 * " + text(n / wide_columns) + " + " + l + " % 2)");
 }
 
+// Whole rows of banks stay as they are: the rest is the same at each step, and for each 32 rows.
+std::string FragmentEmitter::element_at(const Load& operand, bool is_a) {
+  const Place place = place_of(operand.indices);
+  const std::string first = "i % 2 * ", second = "i / 2 % 2 * ", stride = text(place.line());
+  const std::string outside = "(k + " + (is_a ? second : first) + text(lanes_x) + ") * " + stride + " + i / 8 * 32 + ";
+  const std::string within = scalar(place.base, true) + " + tw_lane % 4 * " + stride + " + i / 4 % 2 * 16 + " +
+                             (is_a ? first : second) + text(lanes_y) + " + tw_lane / 4";
+  const auto& swizzle = swizzles_.at(operand.buffer);
+  return name_of(operand.buffer) + "[" + outside + (swizzle ? swizzle->of(within) : within) + "]";
+}
+
 std::string FragmentEmitter::row_address(const Load& operand, bool is_a) {
   const Place place = place_of(operand.indices);
   // Rows of the lane's matrix, and steps along k: which of its two halves along each, and which of eight.
@@ -295,11 +312,19 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   const bool is_a_held = a.buffer->scope == Scope::fragment;  // whose 16 × 8 squares are halves of those of an operand
   const std::string rows_of_a =
       is_a_held ? "(const u32*)" + name_of(a.buffer) + " + i * " + text(k / 4) + " + k / 4" : "&" + a_name + "[4 * i]";
-  const auto load = [&](const Load& operand, const std::string& name, int64_t rows, bool is_a) {
+  const auto for_each = [&](int64_t count, const std::string& statement) {
     line("#pragma unroll");
-    line("for (int i = 0; i < " + text(rows / 16) + "; ++i) tw_ldmatrix" +
-         (place_of(operand.indices).is_transposed() ? "_transposed" : "") + "(&" + name + "[4 * i], " +
-         row_address(operand, is_a) + ");");
+    line("for (int i = 0; i < " + text(count) + "; ++i) " + statement);
+  };
+  const auto load = [&](const Load& operand, const std::string& name, int64_t rows, bool is_a) {
+    if (is_read_by_element(operand)) {
+      for_each(rows / 4, name + "[i] = __float_as_uint(" + element_at(operand, is_a) + ");");
+    } else {
+      for_each(rows / 16, std::string("tw_ldmatrix") +
+                              (place_of(operand.indices).is_transposed() ? "_transposed" : "") + "(&" + name +
+                              "[4 * i], " + row_address(operand, is_a) + ");");
+    }
+    if (product.intrinsic == Intrinsic::mma_tf32) for_each(rows / 4, name + "[i] = tw_to_tf32(" + name + "[i]);");
   };
   line("{");
   ++depth_;

@@ -2,19 +2,21 @@
 //
 // A fragment of m × n sums belongs to a warp of 4 threads along x and 8 along y; a thread holds, of each 16 × 8 sums,
 // those of rows y and y + 8 and columns 2x and 2x + 1: the accumulator of mma.m16n8k16, and of m16n8k32 for bytes,
-// which takes two where the former takes 16 bits (PTX ISA, "Warp-level matrix instructions").  Its own elements are an
-// array of the thread, which the compiler keeps in registers.  Two neighbours of 16 × 8 elements, of 16 bits each, are
-// what the instruction takes as rows of its first operand: what is made of sums element by element can be multiplied
-// without leaving the registers.  Where uses take eight columns at a time, they are 8x to 8x + 7 of each 32, one access
-// of 16 bytes: then the instruction multiplies rows of the second operand in another order, in which they lie in shared
-// memory: of each eight the first two, then of each eight the next two, and so on.
+// which takes two where the former takes 16 bits, and of m16n8k8 for tf32, which takes half a one (PTX ISA, "Warp-level
+// matrix instructions").  Its own elements are an array of the thread, which the compiler keeps in registers.  Two
+// neighbours of 16 × 8 elements, of 16 bits each, are what the instruction takes as rows of its first operand: what is
+// made of sums element by element can be multiplied without leaving the registers.  Where uses take eight columns at a
+// time, they are 8x to 8x + 7 of each 32, one access of 16 bytes: then the instruction multiplies rows of the second
+// operand in another order, in which they lie in shared memory: of each eight the first two, then of each eight the next
+// two, and so on.
 //
 // A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a
-// transposed one.  Products of groups of warps (wgmma) read pieces of rows of at most 128 bytes in that same order: of
-// longer lines, blocks of 64 columns lie one after the other.  A square of 32 rows of 32 elements that threads along x
-// walk down has element p of row r at p ^ r: the threads of a warp come from 32 banks both ways.  Everything that uses
-// such a buffer asks for places here.
+// transposed one.  Elements of 32 bits that lie across k are read one by one, by four threads along k and eight across:
+// then pieces of 32 bytes are exchanged, p of row r at p ^ r, within 128 bytes.  Products of groups of warps (wgmma)
+// read pieces of rows of at most 128 bytes in that same order: of longer lines, blocks of 64 columns lie one after the
+// other.  A square of 32 rows of 32 elements that threads along x walk down has element p of row r at p ^ r: the
+// threads of a warp come from 32 banks both ways.  Everything that uses such a buffer asks for places here.
 #pragma once
 
 #include "targets/cuda/emit_expr.h"
@@ -26,6 +28,7 @@ inline constexpr int64_t mma_m = 16, mma_n = 8, mma_k_bytes = 32;  // of one ins
 inline constexpr int64_t group_m = 64;                             // of one instruction of a group…
 inline constexpr int64_t warps_of_group = group_m / mma_m;         // …of warps
 inline constexpr int64_t piece_bytes = 16;                         // of one access to memory
+inline constexpr int64_t bank_bytes = 128;                         // of shared memory's banks together
 
 class FragmentEmitter : public ExprEmitter {
  protected:
@@ -81,6 +84,8 @@ class FragmentEmitter : public ExprEmitter {
   Matrix matrix_of(const Load& operand, int64_t rows_of_warp);
   // Where the lane's row of the four 8 × 8 matrices begins that make up operand number `i` along its rows at step k.
   std::string row_address(const Load& operand, bool is_a);
+  // The lane's element number `i` of an operand that is read one by one at step k.
+  std::string element_at(const Load& operand, bool is_a);
 
   // Text that keeps uses of a fragment's sums on their side of what is written next.
   void hold(const Buffer& sums);

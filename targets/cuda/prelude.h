@@ -31,6 +31,11 @@ TW_FUNCTION float tw_round_bf16(float x) { return tw_from_bf16(tw_to_bf16(x)); }
 TW_FUNCTION float tw_minimum(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 TW_FUNCTION float tw_maximum(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 #endif
+#if __CUDA_ARCH__ >= 800
+TW_FUNCTION u32 tw_to_tf32(u32 x) { u32 y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(__uint_as_float(x))); return y; }
+#else
+TW_FUNCTION u32 tw_to_tf32(u32 x) { return (x & 0x7fffffff) > 0x7f800000 ? x : (x + 0x1000) & ~0x1fffu; }
+#endif
 TW_FUNCTION float tw_rough_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 TW_FUNCTION float tw_rough_reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 TW_FUNCTION void tw_prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
@@ -52,6 +57,7 @@ TW_FUNCTION void tw_ldmatrix_transposed(u32* d, const void* row) {
   }
 TW_MMA(tw_mma_bf16, "m16n8k16", "f32.bf16.bf16.f32", float, "f")
 TW_MMA(tw_mma_f16, "m16n8k16", "f32.f16.f16.f32", float, "f")
+TW_MMA(tw_mma_tf32, "m16n8k8", "f32.tf32.tf32.f32", float, "f")
 TW_MMA(tw_mma_s8s8, "m16n8k32", "s32.s8.s8.s32", i32, "r")
 TW_MMA(tw_mma_u8s8, "m16n8k32", "s32.u8.s8.s32", i32, "r")
 TW_MMA(tw_mma_s8u8, "m16n8k32", "s32.s8.u8.s32", i32, "r")
@@ -175,6 +181,7 @@ template <int count> struct tw_tile_groups {
 #endif
 // What is copied in the place of zeros.
 template <i32 word> __align__(16) __device__ const i32 tw_filled[4] = {word, word, word, word};
+TW_FUNCTION float tw_round_tf32(float x) { return __uint_as_float(tw_to_tf32(__float_as_uint(x))); }
 TW_FUNCTION float tw_round_f16(float x) { return tw_from_f16(tw_to_f16(x)); }
 // Of lanes side by side, which lie in words.
 TW_FUNCTION float tw_from_bf16(const u16* lanes, int l) {

@@ -1,4 +1,5 @@
-// Products of 16-bit floats and of bytes on tensor cores, and what is one as matrices (matrices.h): convolutions.
+// Products of 16-bit floats, of tf32 and of bytes on tensor cores, and what is one as matrices (matrices.h):
+// convolutions.
 //
 //   for others, io, jo block.x {
 //     for w thread.z, y thread.y, x thread.x { Cr[i, j] = 0 }
@@ -38,7 +39,7 @@ namespace {
 using namespace analysis;
 
 struct WarpTile {
-  int64_t m, n, k;           // of a block; k of bytes in pairs
+  int64_t m, n, k;           // of a block; k in steps (steps_of)
   int64_t warps_m, warps_n;  // that share it out
   int64_t rows() const { return m / warps_m; }
   int64_t columns() const { return n / warps_n; }
@@ -81,7 +82,8 @@ struct Multiplier {
 };
 
 // Null: none multiplies such rows and columns.
-const char* instruction_of(DType rows, DType columns, DType sum) {
+const char* instruction_of(DType rows, DType columns, DType sum, bool is_of_tf32) {
+  if (is_of_tf32) return "mma_tf32";
   const auto are = [&](DType a, DType b, DType c) { return rows == a && columns == b && sum == c; };
   return are(bf16, bf16, f32) ? "mma_bf16"
          : are(f16, f16, f32) ? "mma_f16"
@@ -95,19 +97,22 @@ const char* instruction_of(DType rows, DType columns, DType sum) {
 // Those that the target has for the block's types, the one for all sizes first.
 std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, size_t of_rows, const Target& target) {
   const DType rows = analysis.reads[of_rows].buffer->dtype, columns = analysis.reads[1 - of_rows].buffer->dtype;
-  const char* by_warp = instruction_of(rows, columns, analysis.write.buffer->dtype);
+  const char* by_warp = instruction_of(rows, columns, analysis.write.buffer->dtype, analysis.is_of_tf32);
   if (target.tensor_core_rate == 0 || !by_warp) return {};
   std::vector<Multiplier> found = {{by_warp, warp_tiles, further_warp_tiles, warp_rates, false}};
   constexpr int with_groups = 90;  // and no later one, so that no PTX for those has them
-  if (target.compute_capability == with_groups && !target.has(ptx_feature) && rows.is_float())
+  if (target.compute_capability == with_groups && !target.has(ptx_feature) && (rows == bf16 || rows == f16))
     found.push_back({std::string("wg") + by_warp, group_tiles, further_group_tiles, group_rates, true});
   return found;
 }
 
-// Elements of what is multiplied that take the time and the memory of one of 16 bits: as many steps along k are one to
-// tiles and predictions.
-int64_t terms_of_step(const BlockAnalysis& analysis) {
-  return bf16.bytes() / analysis.reads[0].buffer->dtype.bytes();
+// A step along k takes the time and the memory of a product of 16 bits, be it two of bytes or half a one of tf32: tiles
+// and predictions count in steps.
+int64_t steps_of(const BlockAnalysis& analysis, int64_t elements) {
+  return divide_up(elements * analysis.reads[0].buffer->dtype.bytes(), bf16.bytes());
+}
+int64_t elements_of(const BlockAnalysis& analysis, int64_t steps) {
+  return steps * bf16.bytes() / analysis.reads[0].buffer->dtype.bytes();
 }
 
 struct ProductSize {
@@ -362,15 +367,14 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   }
   std::vector<Var> others = analysis.spatial();
   std::erase_if(others, [&](const Var& var) { return var == i || var == j; });
-  const int64_t terms = terms_of_step(analysis);
   ProductSize size = usual_size(analysis, {i}, {j}, {k}, others);
-  size.k = divide_up(size.k, terms);
+  size.k = steps_of(analysis, size.k);
   const std::vector<Multiplier> multipliers = multipliers_of(analysis, analysis.reads[0].uses(i) ? 0 : 1, target);
   const Multiplier& by = decide_multiplier(schedule, multipliers, size, target);
   WarpTile tile = decide_warp_tile(schedule, size, by, target);
   // Two steps where there may be two, so that one is copied while the other is multiplied.
   if (by.is_of_group && deepest_step < size.k && size.k <= tile.k) tile.k = deepest_step;
-  tile.k *= terms;
+  tile.k = elements_of(analysis, tile.k);
   const int64_t own_columns = columns_of_thread(analysis, j, k, has_wide_results, tile);
   pad_to_multiples(schedule, block, matrices, {{i, tile.m}, {j, tile.n}, {k, tile.k}});
 
@@ -428,14 +432,13 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
   const MatrixAxes axes = find_matrix_axes(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (axes.reduce.empty() || axes.rows.empty() || axes.columns.empty()) return block;
-  const int64_t terms = terms_of_step(analysis);
   ProductSize size = usual_size(analysis, axes.rows, axes.columns, axes.reduce, axes.others);
-  size.k = divide_up(size.k, terms);
+  size.k = steps_of(analysis, size.k);
   const Var& outer = axes.reduce.front();
   const auto divides = [&](int64_t parts) {
     const int64_t extent = analysis.extent(outer);
     return !analysis.is_open(outer) && extent % parts == 0 &&
-           (axes.reduce.size() > 1 || extent / parts % (terms * deepest_step) == 0);
+           (axes.reduce.size() > 1 || extent / parts % elements_of(analysis, deepest_step) == 0);
   };
   const int64_t parts = decide_parts(
       schedule, size, multipliers_of(analysis, analysis.reads[0].uses(axes.rows[0]) ? 0 : 1, target), divides, target);
@@ -453,7 +456,7 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
 bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (multipliers_of(analysis, 0, target).empty()) return false;
-  open_window(schedule, block, terms_of_step(analysis) * deepest_step);
+  open_window(schedule, block, elements_of(analysis, deepest_step));
   return schedule_product(schedule, sum_in_parts(schedule, block, target), target);
 }
 

@@ -242,6 +242,7 @@ class Compiler {
       case Intrinsic::matrix_s8s8:
       case Intrinsic::mma_bf16:
       case Intrinsic::mma_f16:
+      case Intrinsic::mma_tf32:
       case Intrinsic::mma_s8s8:
       case Intrinsic::mma_u8s8:
       case Intrinsic::mma_s8u8:

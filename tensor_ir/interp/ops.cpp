@@ -273,14 +273,18 @@ const Instr* tile_call(const Instr* in,
   return in + 1;
 }
 
-template <bool is_float>
+double as_it_is(double value) {
+  return value;
+}
+
+template <bool is_float, double (*factor)(double) = as_it_is>
 const Instr* fragment_call(const Instr* in, Frame& f) {  // lanes: k; dtype: with m · n lanes; from.lanes: n
   const int k = in->lanes, n = in->from.lanes;
   for (int i = 0; i < in->dtype.lanes; ++i) {
     const Slot *a = &f.slots[in->b + i / n * k], *b = &f.slots[in->c + i % n * k], &before = f.slots[in->a + i];
     if constexpr (is_float) {
       double sum = before.f;
-      for (int l = 0; l < k; ++l) sum += a[l].f * b[l].f;
+      for (int l = 0; l < k; ++l) sum += factor(a[l].f) * factor(b[l].f);
       f.slots[in->dst + i].f = static_cast<float>(sum);
     } else {
       int64_t sum = before.i;
@@ -495,6 +499,7 @@ Handler binary_handler(BinaryOp op, DType dtype) {
 Handler call_handler(Intrinsic intrinsic, DType operands, DType result) {
   if (intrinsic == Intrinsic::tile_at) return tile_places;
   if (intrinsic == Intrinsic::tile_within) return tile_within;
+  if (intrinsic == Intrinsic::mma_tf32) return fragment_call<true, meaning::round_to_tf32>;
   if (kind_of(intrinsic) == IntrinsicKind::fragment)
     return operands.is_float() ? fragment_call<true> : fragment_call<false>;
   if (kind_of(intrinsic) == IntrinsicKind::tile || kind_of(intrinsic) == IntrinsicKind::matrix)

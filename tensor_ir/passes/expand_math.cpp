@@ -74,6 +74,11 @@ Expr expansion(Builder& b, Intrinsic intrinsic, const std::vector<Expr>& x) {
       return math::fmod(b, x[0], x[1]);
     case Intrinsic::sign:
       return select(b.real(0) < x[0], b.real(1), select(x[0] < b.real(0), b.real(-1), x[0]));
+    case Intrinsic::round_tf32: {
+      constexpr int64_t dropped = 0x1fff, half = 0x1000;  // of the mantissa's bits
+      const Expr bits = binary(BinaryOp::bit_and, b.bits_of(x[0]) + b.integer(half), b.integer(~dropped));
+      return select(call(Intrinsic::is_nan, {x[0]}), x[0], b.from_bits(bits));
+    }
     case Intrinsic::philox:
       return math::philox(b, x[0], x[1], x[2]);
     default:

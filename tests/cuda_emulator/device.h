@@ -150,6 +150,9 @@ inline float tw_minimum(float x, float y) {
 inline float tw_maximum(float x, float y) {
   return x != x || y != y ? x + y : fmaxf(x, y);
 }
+inline unsigned tw_to_tf32(unsigned x) {
+  return (x & 0x7fffffff) > 0x7f800000 ? x : (x + 0x1000) & ~0x1fffu;
+}
 inline float tw_rough_exp2(float x) {
   return exp2f(x);
 }
@@ -193,8 +196,8 @@ inline void tw_ldmatrix_transposed(unsigned* d, const void* row) {
   tw_load_matrices<true>(d, row);
 }
 
-// mma.m16n8k16, and m16n8k32 of bytes: which thread holds what is in "Matrix Fragments for mma.m16n8k16" of the PTX
-// ISA. A word has as many elements as its k is longer; `Sum` has room for all of a sum.
+// mma.m16n8k16, m16n8k32 of bytes and m16n8k8 of tf32: which thread holds what is in "Matrix Fragments for
+// mma.m16n8k16" of the PTX ISA. A word has as many elements as its k is longer; `Sum` has room for all of a sum.
 template <class Sum, class Bits, auto of_a, auto of_b, class C>
 inline void tw_multiply_fragments(C* c, const unsigned* a, const unsigned* b) {
   constexpr unsigned elements = 4 / sizeof(Bits);  // of a word
@@ -221,6 +224,13 @@ inline void tw_mma_bf16(float* c, const unsigned* a, const unsigned* b) {
 }
 inline void tw_mma_f16(float* c, const unsigned* a, const unsigned* b) {
   tw_multiply_fragments<double, unsigned short, tw_from_f16, tw_from_f16>(c, a, b);
+}
+inline void tw_mma_tf32(float* c, const unsigned* a, const unsigned* b) {
+  constexpr auto tf32 = [](unsigned bits) {
+    if ((bits & 0x1fff) != 0 && (bits & 0x7fffffff) <= 0x7f800000) __builtin_trap();  // what such bits do is not said
+    return __uint_as_float(bits);
+  };
+  tw_multiply_fragments<double, unsigned, tf32, tf32>(c, a, b);
 }
 template <class A, class B>
 inline void tw_multiply_bytes(int* c, const unsigned* a, const unsigned* b) {
@@ -292,10 +302,12 @@ inline void tw_multiply_group(float* c, unsigned long long a, unsigned long long
   inline void tw_wgmma_##name##_##n(float* c, unsigned long long a, unsigned long long b) { \
     tw_multiply_group<tw_from_##name, n, is_a_transposed, is_b_transposed>(c, a, b);        \
   }
-TW_WGMMA(bf16, 64)
-TW_WGMMA(bf16, 128)
-TW_WGMMA(bf16, 256)
-TW_WGMMA(f16, 64) TW_WGMMA(f16, 128) TW_WGMMA(f16, 256) template <int count>
+// clang-format off
+TW_WGMMA(bf16, 64) TW_WGMMA(bf16, 128) TW_WGMMA(bf16, 256)
+TW_WGMMA(f16, 64) TW_WGMMA(f16, 128) TW_WGMMA(f16, 256)
+// clang-format on
+
+template <int count>
 inline void tw_hold(float*) {}
 inline void tw_begin_products() {
   tw_module.services->begin_products();

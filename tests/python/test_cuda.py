@@ -178,7 +178,7 @@ def separable(numbers):
     )
 
 
-@pytest.mark.parametrize("precision", ["bf16", "f16"])
+@pytest.mark.parametrize("precision", ["bf16", "f16", "tf32"])
 @pytest.mark.parametrize("network", [convolutional, shuffled, separable])
 def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision, device, tmp_path):
     def normal(rng, *shape):
@@ -197,7 +197,7 @@ def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision
         assert done.returncode == 0, done.stderr
     ours = np.load(tmp_path / "y.npz")
     for name, theirs in zip(("y", "b"), run_onnxruntime(model, [x]), strict=True):
-        near = {"f16": 2.0**-9, "bf16": 2.0**-6}[precision] * float(np.abs(theirs).max())
+        near = {"f16": 2.0**-9, "tf32": 2.0**-9, "bf16": 2.0**-6}[precision] * float(np.abs(theirs).max())
         np.testing.assert_allclose(ours[name], theirs, rtol=0, atol=near)
 
 
@@ -405,7 +405,7 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("precision", ["bf16", "f16"])
+@pytest.mark.parametrize("precision", ["bf16", "f16", "tf32"])
 @pytest.mark.parametrize("name", OPEN)
 def test_one_artifact_multiplies_any_size_on_tensor_cores(device, tmp_path, name, precision):
     model, shapes = OPEN[name][0](), OPEN[name][1]
@@ -424,7 +424,7 @@ def test_one_artifact_multiplies_any_size_on_tensor_cores(device, tmp_path, name
         done = run_tw("run", artifact, *given, "-o", tmp_path / "y.npz", env=device.env)
         assert done.returncode == 0, done.stderr
         (want,) = run_onnxruntime(model, feed)
-        near = {"f16": 2.0**-9, "bf16": 2.0**-6}[precision] * float(np.abs(want).max())
+        near = {"f16": 2.0**-9, "tf32": 2.0**-9, "bf16": 2.0**-6}[precision] * float(np.abs(want).max())
         np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], want, rtol=0, atol=near)
 
 

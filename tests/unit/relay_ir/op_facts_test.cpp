@@ -186,8 +186,8 @@ TEST(OwnOperators, StayInBlocksOfChannels) {
 TEST(OwnOperators, AreStoredIn16Bits) {
   const Target target = parse_target("x86:amx");
   const Shape large = {1, 64, 112, 112};
-  const Graph graph = lower_precision(chain(own(), large), {target, bf16});
-  EXPECT_EQ(form_of(graph), form_of(lower_precision(chain(ours(), large), {target, bf16})));
+  const Graph graph = lower_precision(chain(own(), large), {target, Precision::bf16});
+  EXPECT_EQ(form_of(graph), form_of(lower_precision(chain(ours(), large), {target, Precision::bf16})));
   int rounded = 0;
   for (const Value& value : graph.values) rounded += value.type.dtype == bf16 && !value.constant;
   EXPECT_GE(rounded, 3);

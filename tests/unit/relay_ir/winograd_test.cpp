@@ -47,7 +47,8 @@ TEST(Winograd, WeightsAreTransformedAsDefined) {
 }
 
 // The tile that choose_winograd takes for a 3×3 convolution that keeps channels and map; 0: none, it stays direct.
-int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_t batch = 1, DType precision = f32) {
+int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_t batch = 1,
+                    Precision precision = Precision::f32) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   NDArray weight(f32, {channels, channels, 3, 3});
@@ -96,22 +97,23 @@ TEST(Winograd, ManyCoresShareMemory) {
 TEST(Winograd, HasMoreToBeatBesideProductsOf16Bits) {
   Target target = parse_target("x86:avx512+avx512bf16");
   target.threads = 2, target.fma_ports = 1;  // as Zen 4
-  EXPECT_EQ(product_rate(bf16, target), 2);
-  EXPECT_EQ(chosen_tile(target, 128, 28, 1, bf16), 4);
-  EXPECT_NE(chosen_tile(target, 512, 14, 1, f32), 0);
-  EXPECT_EQ(chosen_tile(target, 512, 14, 1, bf16), 0);
-  EXPECT_EQ(chosen_tile(target, 128, 28, 1, f16), 0);
+  EXPECT_EQ(product_rate(Precision::bf16, target), 2);
+  EXPECT_EQ(chosen_tile(target, 128, 28, 1, Precision::bf16), 4);
+  EXPECT_NE(chosen_tile(target, 512, 14, 1, Precision::f32), 0);
+  EXPECT_EQ(chosen_tile(target, 512, 14, 1, Precision::bf16), 0);
+  EXPECT_EQ(chosen_tile(target, 128, 28, 1, Precision::f16), 0);
   Target tiles = parse_target("x86:amx");
   tiles.threads = 2;
-  EXPECT_EQ(product_rate(bf16, tiles), 16);
-  EXPECT_EQ(chosen_tile(tiles, 128, 28, 1, bf16), 0);
-  EXPECT_EQ(chosen_tile(two_cores(), 128, 28, 1, bf16), 4) << "bf16 is f32 there";
+  EXPECT_EQ(product_rate(Precision::bf16, tiles), 16);
+  EXPECT_EQ(chosen_tile(tiles, 128, 28, 1, Precision::bf16), 0);
+  EXPECT_EQ(chosen_tile(two_cores(), 128, 28, 1, Precision::bf16), 4) << "bf16 is f32 there";
 }
 
 // Values that are stored in 16 bits are widened where it reads them, and its results narrowed where they leave.
 TEST(Winograd, ComputesInF32BetweenValuesOf16Bits) {
   Target target = parse_target("cpu");
-  if (product_rate(bf16, target) < 1 || target.tiles.registers > 0) GTEST_SKIP() << "no products of pairs of bf16 here";
+  if (product_rate(Precision::bf16, target) < 1 || target.tiles.registers > 0)
+    GTEST_SKIP() << "no products of pairs of bf16 here";
   target.threads = 2;
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -134,7 +136,7 @@ TEST(Winograd, ComputesInF32BetweenValuesOf16Bits) {
   CompileOptions options;
   options.threads = 2;
   Executable exact = compile(graph, target, options);
-  options.precision = bf16;
+  options.precision = Precision::bf16;
   CompileReport report;
   Executable narrow = compile(graph, target, options, &report);
   ASSERT_EQ(report.decisions.size(), 3u);

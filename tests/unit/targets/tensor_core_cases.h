@@ -37,9 +37,13 @@ inline Expr epilogue(const Expr& sum, bool gives_bytes, double factor = 1.0 / 10
 }
 inline std::string call_of(DType a, DType b) {
   const auto name = [](DType dtype) {
-    return dtype == bf16 ? "bf16" : dtype == f16 ? "f16" : dtype == i8 ? "s8" : "u8";
+    return dtype == f32 ? "tf32" : dtype == bf16 ? "bf16" : dtype == f16 ? "f16" : dtype == i8 ? "s8" : "u8";
   };
   return std::string("  tw_mma_") + name(a) + (a.is_float() ? "" : name(b)) + "(";
+}
+// What is multiplied: of f32 in tf32.
+inline Expr factor(const Expr& element) {
+  return element.dtype() == f32 ? call(Intrinsic::round_tf32, {element}) : cast(sum_of(element.dtype()), element);
 }
 // Bytes of any value.
 inline std::vector<NDArray> operands(const Func& func) {
@@ -58,7 +62,7 @@ inline double tolerance(DType dtype, double of_floats) {
   return dtype.is_float() ? of_floats : std::numeric_limits<double>::min();
 }
 
-// out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]), of 16-bit floats or of bytes.
+// out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]), of 16-bit floats, of tf32 or of bytes.
 inline Func product(const ProductCase& c) {
   using te::Indices;
   const auto shape = [&](int64_t rows, int64_t columns, bool is_transposed) {
@@ -66,14 +70,13 @@ inline Func product(const ProductCase& c) {
   };
   const te::Tensor a = te::placeholder("A", shape(c.m, c.k, c.is_a_transposed), c.dtype);
   const te::Tensor b = te::placeholder("B", shape(c.k, c.n, c.is_b_transposed), c.b_dtype);
-  const DType sum = sum_of(c.dtype);
   const auto at = [](const Expr& batch, const Expr& row, const Expr& column, bool is_transposed) {
     return is_transposed ? Indices{batch, column, row} : Indices{batch, row, column};
   };
   const te::Tensor sums =
       te::reduce("C", {c.batch, c.m, c.n}, {c.k}, te::Combiner::sum, {a, b}, [&](const Indices& s, const Indices& r) {
-        const Expr x = cast(sum, a(at(s[0], s[1], r[0], c.is_a_transposed)));
-        const Expr y = cast(sum, b(at(s[0], r[0], s[2], c.is_b_transposed)));
+        const Expr x = factor(a(at(s[0], s[1], r[0], c.is_a_transposed)));
+        const Expr y = factor(b(at(s[0], r[0], s[2], c.is_b_transposed)));
         return c.is_b_first ? y * x : x * y;
       });
   const te::Tensor out = te::compute("out", {c.batch, c.m, c.n}, {sums},

@@ -14,6 +14,7 @@ namespace {
 using test::call_of;
 using test::epilogue;
 using test::expect_answer;
+using test::factor;
 using test::GroupCase;
 using test::lowered_by_groups;
 using test::lowered_product;
@@ -21,7 +22,6 @@ using test::operands;
 using test::product;
 using test::ProductCase;
 using test::sm_80;
-using test::sum_of;
 using test::tolerance;
 using test::with_groups;
 
@@ -47,6 +47,15 @@ INSTANTIATE_TEST_SUITE_P(
                       ProductCase{1, 48, 64, 32, bf16, true, true, true}, ProductCase{1, 37, 21, 19, f16},
                       ProductCase{3, 5, 100, 50, bf16, false, true}, ProductCase{1, 50, 7, 33, bf16, true, false},
                       ProductCase{150, 64, 128, 32, bf16}, ProductCase{40, 256, 128, 32, f16}));
+
+// Rows along k by ldmatrix, across it element by element.
+INSTANTIATE_TEST_SUITE_P(
+    OfTf32, TensorCores,
+    ::testing::Values(ProductCase{1, 64, 64, 96, f32}, ProductCase{1, 64, 64, 64, f32, false, true},
+                      ProductCase{1, 64, 48, 64, f32, true, false}, ProductCase{1, 48, 64, 64, f32, true, true},
+                      ProductCase{2, 33, 70, 40, f32}, ProductCase{1, 48, 64, 32, f32, false, false, true},
+                      ProductCase{1, 37, 21, 19, f32}, ProductCase{3, 5, 100, 50, f32, false, true},
+                      ProductCase{1, 50, 7, 33, f32, true, false}, ProductCase{150, 64, 128, 16, f32}));
 
 // Rows along k, be they so in memory or turned when they are staged or compiled.
 INSTANTIATE_TEST_SUITE_P(OfBytes, TensorCores,
@@ -80,7 +89,6 @@ Func convolution(const ConvolutionCase& c) {
   using te::Indices;
   const te::Tensor x = te::placeholder("X", {c.images, c.inputs, c.height, c.width}, c.dtype);
   const te::Tensor w = te::placeholder("W", {c.filters, c.inputs, c.window, c.window}, c.filter_dtype);
-  const DType sum = sum_of(c.dtype);
   const te::Tensor padded = te::compute(
       "padded", {c.images, c.inputs, c.height + 2 * c.padding, c.width + 2 * c.padding}, {x}, [&](const Indices& s) {
         const Expr y = s[2] - c.padding, z = s[3] - c.padding;
@@ -94,7 +102,7 @@ Func convolution(const ConvolutionCase& c) {
                                      [&](const Indices& s, const Indices& r) {
                                        const Expr data =
                                            padded({s[0], r[0], s[2] * c.stride + r[1], s[3] * c.stride + r[2]});
-                                       return cast(sum, data) * cast(sum, w({s[1], r[0], r[1], r[2]}));
+                                       return factor(data) * factor(w({s[1], r[0], r[1], r[2]}));
                                      });
   const te::Tensor out = te::compute("out", shape, {sums}, [&](const Indices& s) {
     return epilogue(sums(s), c.gives_bytes, std::nextafter(1.0 / 1024, 1));
@@ -105,8 +113,9 @@ Func convolution(const ConvolutionCase& c) {
   Schedule schedule(func);
   for (const char* buffer : {"X", "out"})
     schedule.transform_layout(buffer,
-                              parse_index_map(c.dtype.bytes() == 1 ? "(n, c, h, w) -> (n, c // 16, h, w, c % 16)"
-                                                                   : "(n, c, h, w) -> (n, c // 8, h, w, c % 8)"));
+                              parse_index_map(c.dtype.bytes() == 1   ? "(n, c, h, w) -> (n, c // 16, h, w, c % 16)"
+                                              : c.dtype.bytes() == 2 ? "(n, c, h, w) -> (n, c // 8, h, w, c % 8)"
+                                                                     : "(n, c, h, w) -> (n, c // 4, h, w, c % 4)"));
   return schedule.func();
 }
 
@@ -153,6 +162,16 @@ const auto convolutions_of_floats =
 const auto name_of_convolution = [](const auto& info) { return std::string(info.param.name); };
 INSTANTIATE_TEST_SUITE_P(All, ConvolutionOnTensorCores, convolutions_of_floats, name_of_convolution);
 INSTANTIATE_TEST_SUITE_P(All, ConvolutionByGroupsOfWarps, convolutions_of_floats, name_of_convolution);
+INSTANTIATE_TEST_SUITE_P(OfTf32, ConvolutionOnTensorCores,
+                         ::testing::Values(ConvolutionCase{"in_blocks", 2, 12, 20, 9, 7, 3, 1, 1, f32, true},
+                                           ConvolutionCase{"in_pieces_of_channels", 1, 32, 16, 6, 8, 3, 1, 1, f32,
+                                                           true},
+                                           ConvolutionCase{"with_strides", 1, 24, 16, 11, 10, 3, 2, 1, f32, true},
+                                           ConvolutionCase{"of_points", 2, 40, 72, 5, 6, 1, 1, 0, f32, true},
+                                           ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, f32, false},
+                                           ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, f32, false},
+                                           ConvolutionCase{"in_parts", 1, 256, 16, 4, 4, 3, 1, 1, f32, true, 2}),
+                         name_of_convolution);
 INSTANTIATE_TEST_SUITE_P(
     OfBytes, ConvolutionOnTensorCores,
     ::testing::Values(ConvolutionCase{"in_blocks", 2, 32, 48, 9, 7, 3, 1, 1, u8, true, 1, i8, true},
@@ -220,6 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(&sm_80(), &with_groups()),
                        ::testing::Values(product({1, 130, 136, 140, bf16}), product({2, 40, 24, 512, bf16}),
                                          product({1, 130, 136, 272, u8, false, false, false, i8, true, true}),
+                                         product({1, 130, 136, 100, f32}), product({1, 40, 24, 512, f32, true, true}),
                                          convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true}))));
 
 TEST(TensorCoreText, GroupsAreNoPartOfPtx) {

@@ -74,20 +74,21 @@ TEST(TensorInstruction, TilesFragmentsAndMatricesMeanTheirLoops) {
                                "  C[i * 2 + j + 5] = C[i * 2 + j + 5] + i32(A[i * 20 + t + 3]) * i32(B[j * 8 + t + 16])"
                                " } } } }"};
   };
-  const auto fragment = [](const std::string& name, const std::string& a, const std::string& b,
-                           const std::string& sum) {  // rows of a lie 40 apart, columns of b 9
+  const auto fragment = [](const std::string& name, const std::string& a, const std::string& b, const std::string& sum,
+                           const std::string& factor) {  // rows of a lie 40 apart, columns of b 9
     return std::pair{name, "func f(A: " + a + "[200], B: " + b + "[168]) -> (C: " + sum + "[35]) {" +
                                " for i in 0..5 { for j in 0..7 { for l in 0..11 {" +
-                               "  C[i * 7 + j] = C[i * 7 + j] + " + sum + "(A[i * 40 + l]) * " + sum +
+                               "  C[i * 7 + j] = C[i * 7 + j] + " + factor + "(A[i * 40 + l]) * " + factor +
                                "(B[l * 9 + j])" + " } } } }"};
   };
   const std::pair<std::string, std::string> cases[] = {
-      fragment("mma_bf16", "bf16", "bf16", "f32"),
-      fragment("mma_f16", "f16", "f16", "f32"),
-      fragment("mma_s8s8", "i8", "i8", "i32"),
-      fragment("mma_u8s8", "u8", "i8", "i32"),
-      fragment("mma_s8u8", "i8", "u8", "i32"),
-      fragment("mma_u8u8", "u8", "u8", "i32"),
+      fragment("mma_bf16", "bf16", "bf16", "f32", "f32"),
+      fragment("mma_f16", "f16", "f16", "f32", "f32"),
+      fragment("mma_tf32", "f32", "f32", "f32", "round_tf32"),
+      fragment("mma_s8s8", "i8", "i8", "i32", "i32"),
+      fragment("mma_u8s8", "u8", "i8", "i32", "i32"),
+      fragment("mma_s8u8", "i8", "u8", "i32", "i32"),
+      fragment("mma_u8u8", "u8", "u8", "i32", "i32"),
       matrix("matrix_u8s8", "u8"),
       matrix("matrix_s8s8", "i8"),
       {"matrix_zero_i32", "func f() -> (C: i32[9]) { for i in 0..2 { for j in 0..2 { C[i * 2 + j + 5] = 0i32 } } }"},

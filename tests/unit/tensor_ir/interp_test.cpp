@@ -135,6 +135,16 @@ TEST(Interpret, WrapsAndRoundsAsTheTypesSay) {
   EXPECT_EQ(real("min(X[0], X[1])", NAN, 2), 2);
   EXPECT_TRUE(std::isnan(real("minimum(X[0], X[1])", NAN, 2)));
   EXPECT_EQ(real("round_even(X[0])", 2.5, 0), 2);
+  const auto tf32 = [&](double x) { return real("round_tf32(f32(X[0]))", x, 0); };
+  EXPECT_EQ(tf32(1 + 0x1p-11), 1 + 0x1p-10);  // ties away from zero
+  EXPECT_EQ(tf32(-1 - 0x1p-11), -1 - 0x1p-10);
+  EXPECT_EQ(tf32(1 + 0x1p-11 - 0x1p-23), 1);
+  EXPECT_EQ(tf32(0x1p-126 * (1 - 0x1p-12)), 0x1p-126);
+  EXPECT_EQ(tf32(0x1p-137), 0x1p-136);
+  EXPECT_EQ(tf32(0x1p-137 - 0x1p-149), 0);
+  EXPECT_EQ(tf32(std::numeric_limits<float>::max()), INFINITY);
+  EXPECT_EQ(tf32(-INFINITY), -INFINITY);
+  EXPECT_TRUE(std::isnan(tf32(NAN)));
   EXPECT_EQ(real("fma(f32(X[0]), f32(X[0]), f32(X[1]))", 1 + 0x1p-12, -1), 0x1p-11 + 0x1p-24);
   EXPECT_EQ(real("select(is_nan(X[0]), X[1], X[0])", NAN, 3), 3);
 }

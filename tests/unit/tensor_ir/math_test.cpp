@@ -338,6 +338,23 @@ TEST(Math, FmodIsExact) {
   expect_close_pairs<double>(Intrinsic::fmod, 0, [](Real x, Real y) { return std::fmod(x, y); }, true);
 }
 
+// By its definition, and as code computes it.
+TEST(Math, Tf32IsTheNearestNumberOf10Bits) {
+  const NDArray x = array_of(special_values<float>());
+  const NDArray result = apply<float>(Intrinsic::round_tf32, {x}, false);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double value = x.as<float>()[i];
+    double expected = value;
+    if (std::isfinite(value) && value != 0) {
+      const int last = std::max(std::ilogb(value), -126) - 10;
+      expected = std::ldexp(std::round(std::ldexp(value, -last)), last);
+    }
+    if (std::abs(expected) > std::numeric_limits<float>::max()) expected = std::copysign(INFINITY, value);
+    EXPECT_EQ(distance(result.as<float>()[i], Real{expected}), 0) << std::hexfloat << value;
+    EXPECT_EQ(distance(static_cast<float>(meaning::round_to_tf32(value)), Real{expected}), 0) << std::hexfloat << value;
+  }
+}
+
 // The known answers of Random123 for Philox4x32-10 (Salmon et al., SC'11), and that code computes the same.
 TEST(Math, PhiloxIsThatOfItsAuthors) {
   struct Known {

@@ -193,6 +193,7 @@ class RandomFunc {
     if (dtype == f32 && pick(3) == 0)
       return make_expr<Call>(dtype, Intrinsic::reinterpret, std::vector<Expr>{expr(i32, depth - 1)});
     auto intrinsic = static_cast<Intrinsic>(pick(static_cast<int>(Intrinsic::maximum) + 1));
+    if (intrinsic == Intrinsic::round_tf32 && dtype != f32) intrinsic = Intrinsic::abs;
     std::vector<Expr> arguments;
     for (int i = 0; i < arity_of(intrinsic); ++i) arguments.push_back(expr(dtype, depth - 1));
     return make_expr<Call>(dtype, intrinsic, std::move(arguments));

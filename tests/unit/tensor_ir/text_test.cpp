@@ -174,9 +174,10 @@ TEST(Text, ReadsEveryIntrinsicOperatorScopeAndLoopKind) {
        {"dot_bf16(A[0, 0], 1u32, 2u32)", "tile_dot_bf16(A[0, 0], 1u32, 2u32)", "f32(tile_dot_s8s8(1i32, 2u32, 3u32))",
         "reduce_add(f32x4(matrix_s8s8(broadcast(1i32, 4), broadcast(2u32, 4), broadcast(3u32, 4))))",
         "f32(dot_u8s8(1i32, 2u32, 3u32))", "f32(dot_s8s8(1i32, 2u32, 3u32))", "f32(word_at:u64(A[0, 0]))",
-        "mma_bf16(A[0, 0], 1.0bf16, 2.0bf16)", "mma_f16(A[0, 0], 1.0f16, 2.0f16)", "f32(mma_s8s8(1i32, 2i8, 3i8))",
-        "f32(mma_u8s8(1i32, 2u8, 3i8))", "f32(mma_s8u8(1i32, 2i8, 3u8))", "f32(mma_u8u8(1i32, 2u8, 3u8))",
-        "wgmma_bf16(A[0, 0], 1.0bf16, 2.0bf16)", "wgmma_f16(A[0, 0], 1.0f16, 2.0f16)"}) {
+        "mma_bf16(A[0, 0], 1.0bf16, 2.0bf16)", "mma_f16(A[0, 0], 1.0f16, 2.0f16)", "mma_tf32(A[0, 0], 1.0f, 2.0f)",
+        "f32(mma_s8s8(1i32, 2i8, 3i8))", "f32(mma_u8s8(1i32, 2u8, 3i8))", "f32(mma_s8u8(1i32, 2i8, 3u8))",
+        "f32(mma_u8u8(1i32, 2u8, 3u8))", "wgmma_bf16(A[0, 0], 1.0bf16, 2.0bf16)",
+        "wgmma_f16(A[0, 0], 1.0f16, 2.0f16)"}) {
     expect_round_trip(parse_func(body(std::string("C[0, 0] = ") + value)));
   }
   for (const char* scope : syntax::scope_words) {
