@@ -32,12 +32,19 @@ Expr count(const Stmt& s, int64_t least, const F& own) {
   return inner + here;
 }
 
+bool is_conversion(const Call& call) {
+  return call.intrinsic == Intrinsic::round_tf32;
+}
+
 int64_t float_operations(const Expr& e) {
   int64_t own = 0;
   visit(
       e, [&](const Binary& b) { own += b.a.dtype().is_float() * b.a.dtype().lanes; },
       [&](const Unary& u) { own += u.dtype.is_float() * u.dtype.lanes; },
-      [&](const Call& c) { own += c.dtype.is_float() * c.dtype.lanes * (c.intrinsic == Intrinsic::fma ? 2 : 1); });
+      [&](const Call& c) {
+        const int64_t operations = c.intrinsic == Intrinsic::fma ? 2 : is_conversion(c) ? 0 : 1;
+        own += c.dtype.is_float() * c.dtype.lanes * operations;
+      });
   return own;
 }
 
@@ -47,7 +54,9 @@ int64_t all_operations(const Expr& e) {
   int64_t own = 0;
   visit(
       e, [&](const Binary&) { ++own; }, [&](const Unary&) { ++own; },
-      [&](const Call& c) { own += c.intrinsic == Intrinsic::philox ? of_generator : of_function; });
+      [&](const Call& c) {
+        own += c.intrinsic == Intrinsic::philox ? of_generator : is_conversion(c) ? 0 : of_function;
+      });
   return own;
 }
 

@@ -201,6 +201,43 @@ def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision
         np.testing.assert_allclose(ours[name], theirs, rtol=0, atol=near)
 
 
+def as_tf32(array):
+    """The nearest numbers of 10 bits of mantissa, ties away from zero."""
+    return ((array.view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@pytest.mark.parametrize("sizes", [(37, 53, 29), (130, 70, 137), (5, 9, 7), (64, 64, 640)], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_tf32_are_those_of_rounded_operands(sizes, turned, device, tmp_path):
+    rows, columns, terms = sizes
+    rng = np.random.default_rng(rows)
+    a, b, c = (rng.standard_normal(s).astype(np.float32) for s in ((rows, terms), (terms, columns), (rows, columns)))
+    nodes = [("Gemm", ["a", "b", "c"], ["y"], {"transA": int(turned), "transB": int(turned)})]
+    feed = {"a": a.T.copy() if turned else a, "b": b.T.copy() if turned else b, "c": c}
+    model = model_of(nodes, [value(n, list(x.shape)) for n, x in feed.items()], [value("y", [rows, columns])])
+    onnx.save(model, tmp_path / "m.onnx")
+    given = []
+    for name, array in feed.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        given += ["-i", f"{name}={tmp_path / name}.npy"]
+    for arguments in (
+        ("compile", tmp_path / "m.onnx", "-t", device.target, "--precision", "tf32", "-o", tmp_path / "m.twa"),
+        ("run", tmp_path / "m.twa", *given, "-o", tmp_path / "y.npz"),
+    ):
+        done = run_tw(*arguments, env=device.env)
+        assert done.returncode == 0, done.stderr
+    ours = np.load(tmp_path / "y.npz")["y"].astype(np.float64)
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    size = np.abs(wide_a) @ np.abs(wide_b) + np.abs(c)
+    # Products of 11 bits by 11 are exact: what is left is rounding of sums in f32, which tensor cores may cut off.
+    rounded = as_tf32(a).astype(np.float64) @ as_tf32(b).astype(np.float64) + c
+    assert (np.abs(ours - rounded) <= 2.0**-20 * size).all()
+    # Each factor is off by up to 2^-11 of its size.
+    (theirs,) = run_onnxruntime(model, [*feed.values()])
+    off = np.abs(ours - theirs)
+    assert (off <= 2.1 * 2.0**-11 * size).all() and off.max() > 2.0**-20 * size.max()
+
+
 def results_of_bytes(model, feed, device, folder):
     """Of the device and of the CPU, which are the same to the bit."""
     write_case(folder, model, list(feed.values()))
