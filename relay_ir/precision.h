@@ -12,8 +12,9 @@ namespace tw::relay {
 
 enum class Precision : uint8_t {
   f32,
-  tf32,       // operands of products are rounded to it as they are multiplied; everything else is f32
-  bf16, f16,  // weights, operands of products and values between kernels are stored so
+  tf32,  // operands of products are rounded to it as they are multiplied; everything else is f32
+  bf16,
+  f16,  // weights, operands of products and values between kernels are stored so
 };
 
 std::string to_string(Precision precision);

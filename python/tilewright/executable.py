@@ -488,8 +488,8 @@ def compile(
     (Executable.team).  `precision`: "f32"; "bf16" rounds weights, operands of
     convolutions and matrix products, and large values between kernels to bf16, with sums and arithmetic in f32; "f16"
     does so with weights only, as "bf16" does where the CPU has no bf16 products (with those that a run waits for);
-    "tf32" rounds operands of convolutions and matrix products to tf32 as a GPU's tensor cores multiply them, and stores
-    f32.
+    "tf32" rounds operands of convolutions, matrix products and attention to tf32 as a GPU's tensor cores multiply them,
+    and stores f32.
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
     rounding error of at most 5e-5 of its output's magnitude.  `in_place`: output → input, such as
     {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements,

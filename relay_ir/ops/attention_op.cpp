@@ -66,6 +66,7 @@ Shapes shapes_of(const OpCall& c) {
 std::vector<TensorType> infer(const OpCall& c) {
   const TensorType &q = c.inputs[0], &k = c.inputs[1], &v = c.inputs[2];
   c.require(q.dtype.is_float() && k.dtype == q.dtype && v.dtype == q.dtype, "q, k and v are floats of one type");
+  require_operands(c);
   const int rank = q.rank();
   c.require(rank >= 3 && k.rank() == rank && v.rank() == rank, "q, k and v have one rank, 3 or more");
   for (int d = 0; d < rank - 3; ++d) {
@@ -168,15 +169,16 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   };
   const te::Tensor keys = is_tiled ? tiles_of("attention_keys", k) : k;
   const auto element_of = [&](const te::Tensor& of, const te::Indices& i, const Expr& place, const Expr& element) {
-    if (!is_tiled) return cast(wide, load(of.buffer(), of_key(i, key_at(i, place), element), is_key(key_at(i, place))));
+    if (!is_tiled)
+      return factor_of(c, load(of.buffer(), of_key(i, key_at(i, place), element), is_key(key_at(i, place))));
     te::Indices at(i.begin(), i.begin() + batch + 1);
     at.insert(at.end(), {i[first_key_axis], place, element});
-    return cast(wide, of(at));
+    return factor_of(c, of(at));
   };
   te::Tensor scores =
       te::reduce("attention_scores", scored, {s.size}, te::Combiner::sum, {query, keys},
                  [&](const te::Indices& i, const te::Indices& r) {
-                   return cast(wide, query(appended(row(i), r[0]))) * element_of(keys, i, i.back(), r[0]);
+                   return factor_of(c, query(appended(row(i), r[0]))) * element_of(keys, i, i.back(), r[0]);
                  });
   const int64_t seen_first = c.attributes.get_int("causal");
   if (c.has_input(3) || has_places_left || is_tiled || seen_first > 0) {
@@ -221,7 +223,7 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
                                       : weights;
   const te::Tensor mixed = te::reduce("attention_mixed", with(parts, s.result_size), key_extent, te::Combiner::sum,
                                       {factors, values}, [&](const te::Indices& i, const te::Indices& r) {
-                                        const Expr factor = cast(wide, factors(appended(head_of(i), r[0])));
+                                        const Expr factor = factor_of(c, factors(appended(head_of(i), r[0])));
                                         const Expr value = element_of(values, i, r[0], i.back());
                                         // Stages come in the order of what they read: the tile before the scores.
                                         return is_tiled ? value * factor : factor * value;
@@ -271,7 +273,8 @@ OpDef attention_op() {
   op.attributes = {{"scale", 1.0, false, "of the scores"},
                    {"masked", -std::numeric_limits<double>::infinity(), false, "the score where a bool mask is false"},
                    {"zero_if_masked", 0, false, "1: rows whose scores are all -∞ are 0, otherwise NaN"},
-                   {"causal", 0, false, "keys that the first query sees, and each next one sees one more; 0: all"}};
+                   {"causal", 0, false, "keys that the first query sees, and each next one sees one more; 0: all"},
+                   operands_attribute()};
   op.decisions = {{"split_kv", "keys of a part, whose results are joined; 0: all together"},
                   {"query_tile", "queries of a tile, which meet a part at a time; 0: stages have no tiles"}};
   op.facts = {.axes = unknown_axes,
@@ -289,6 +292,7 @@ OpDef attention_op() {
                  {{q, k, v, tensor_type(f32, {3, 6})}},
                  {{q, k, v, tensor_type(boolean, {2, 1, 1, 6})}, attributes_of({{"zero_if_masked", 1}})},
                  {{q, k, v}, attributes_of({{"causal", 2}})},
+                 {{q, k, v}, attributes_of({{"operands", "tf32"}})},
                  {{tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5}), tensor_type(f16, {3, 4, 5})}}};
   return op;
 }

@@ -63,6 +63,12 @@ AttributeDef operands_attribute() {
   return {"operands", "", false, "tf32: inputs of f32 are rounded to it as they are multiplied"};
 }
 
+void require_operands(const OpCall& call) {
+  const std::string& operands = call.attributes.get_string("operands");
+  const bool is_single = call.inputs[0].dtype == f32 && call.inputs[1].dtype == f32;
+  call.require(operands.empty() || (operands == "tf32" && is_single), "operands of f32 are rounded to tf32");
+}
+
 Expr factor_of(const OpCall& call, const Expr& element) {
   if (!call.attributes.get_string("operands").empty()) return tw::call(Intrinsic::round_tf32, {element});
   return cast(accumulator_of(call.outputs[0].dtype), element);
@@ -70,9 +76,7 @@ Expr factor_of(const OpCall& call, const Expr& element) {
 
 DType contraction_dtype(const OpCall& call) {
   const DType a = call.inputs[0].dtype, b = call.inputs[1].dtype;
-  const std::string& operands = call.attributes.get_string("operands");
-  call.require(operands.empty() || (operands == "tf32" && a == f32 && b == f32),
-               "operands are of f32, and rounded to tf32");
+  require_operands(call);
   if (call.attributes.get_string("result").empty()) {
     call.require(a == b && !a.is_bool(), "inputs have one type of numbers");
     return a;

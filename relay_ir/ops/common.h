@@ -26,8 +26,9 @@ bool is_half(DType dtype);
 // for inputs of f32, f16 and bf16, or i32 for 8-bit integers, in any mixture.
 AttributeDef result_attribute();
 DType contraction_dtype(const OpCall& call);
-// How they are multiplied: as they are, or rounded to tf32, where they and the result are f32.
+// How inputs are multiplied: as they are, or those of f32 rounded to tf32.
 AttributeDef operands_attribute();
+void require_operands(const OpCall& call);
 Expr factor_of(const OpCall& call, const Expr& element);
 te::Tensor cast_stage(const te::Tensor& tensor, DType dtype);  // the tensor itself when it has the dtype
 Expr product_of(const std::vector<Expr>& extents);

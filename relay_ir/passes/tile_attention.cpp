@@ -4,8 +4,9 @@
 //   attention(q, k, v)         ⇒   attention(q, k, v) decided "query_tile=64 split_kv=64"
 //   attention(q, k, v, mask)   ⇒   attention(q, k, v) {causal = 1} decided "query_tile=64 split_kv=64"
 //
-// The latter of a constant mask under which the first query sees the first key and each next one sees one more: then
-// tiles go over those keys alone that some query of theirs sees, and read no mask.
+// Where products of tf32 are asked for, those of tiles are such.  The latter of a constant mask under which the first
+// query sees the first key and each next one sees one more: then tiles go over those keys alone that some query of
+// theirs sees, and read no mask.
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "targets/analysis/attention_tile.h"
@@ -60,13 +61,15 @@ Graph tile_attention(const Graph& graph, const PassContext& context) {
     if (dtype.bytes() > 4 || !fits(size) || !fits(columns)) continue;
     const int64_t heads = element_count(shapes[0]) / queries / size;
     const int64_t tile = queries_of_tile(heads, queries, context.target);
-    const int64_t part = keys_of_tile(keys, {tile, size, columns, dtype.bytes()}, context.target);
+    const bool is_of_tf32 = context.precision == Precision::tf32 && dtype == f32 && !is_named(node, context.kept_nodes);
+    const int64_t part = keys_of_tile(keys, {tile, size, columns, dtype.bytes(), is_of_tf32}, context.target);
     // Few blocks that go over many keys leave most of the device idle.
     const int64_t blocks = heads * ((queries + tile - 1) / tile);
     if (part == 0 || (4 * blocks < context.target.threads && keys > most_keys_of_few)) continue;
     if (!context.allows("query_tile", {tile}) || !context.allows("split_kv", {part})) continue;
     result.nodes[i].decisions["query_tile"] = {tile};
     result.nodes[i].decisions["split_kv"] = {part};
+    if (is_of_tf32) result.nodes[i].attributes.set("operands", std::string("tf32"));
     const ValueId mask = node.inputs.size() > 3 ? node.inputs[3] : no_value;
     if (mask == no_value || !graph.is_constant(mask) || node.attributes.get_int("causal") != 0) continue;
     const auto seen = causal_keys(*graph.values[mask].constant, queries, keys, node.attributes.get_float("masked"));

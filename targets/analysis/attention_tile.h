@@ -31,8 +31,11 @@ inline int64_t queries_of_tile(int64_t heads, int64_t queries, const Target& tar
 // of each row a few values of some lanes and some of its own; and weights, which tensor cores take from registers.
 struct StagedTile {
   int64_t queries, size, columns, element_bytes;
+  bool is_of_tf32 = false;
 
-  bool is_for_tensor_cores(const Target& target) const { return target.tensor_core_rate > 0 && element_bytes == 2; }
+  bool is_for_tensor_cores(const Target& target) const {
+    return target.tensor_core_rate > 0 && (element_bytes == 2 || is_of_tf32);
+  }
   int64_t bytes(int64_t keys, int64_t versions, const Target& target) const {
     const bool takes_weights = is_for_tensor_cores(target);
     const int64_t lanes = takes_weights ? 4 : 16, weights = takes_weights ? 0 : queries * keys;

@@ -15,8 +15,8 @@
 //     out = R / total
 //   }
 //
-// Products of 16-bit floats are made by tensor cores, a warp for 16 rows; others as in contraction.cpp, 4 rows a
-// thread. Both hold a tile of scores in the way in which they hold one of results.
+// Products of 16-bit floats and of tf32 are made by tensor cores, a warp for 16 rows; others as in contraction.cpp, 4
+// rows a thread. Both hold a tile of scores in the way in which they hold one of results.
 #include <algorithm>
 
 #include "targets/analysis/attention_tile.h"
@@ -100,7 +100,7 @@ class TiledAttention {
     for (const int64_t extent : {keys_of_part, size, columns})
       if (extent % attention_granule != 0) return false;
     const DType operand = of_scores.reads[0].buffer->dtype;
-    const StagedTile staged{rows_, size, columns, operand.bytes()};
+    const StagedTile staged{rows_, size, columns, operand.bytes(), of_scores.is_of_tf32};
     if (!place_in_output(schedule_.blocks().back()) || !has_tiles_of(rows_) ||
         !staged.fits(keys_of_part, 1, 1, target_))
       return false;
@@ -108,6 +108,7 @@ class TiledAttention {
     if (parts > 1 && staged.fits(keys_of_part, 2, 2, target_)) versions_ = 2;
     if (target_.tensor_core_rate > 0 && operand == bf16) instruction_ = "mma_bf16";
     if (target_.tensor_core_rate > 0 && operand == f16) instruction_ = "mma_f16";
+    if (target_.tensor_core_rate > 0 && of_scores.is_of_tf32) instruction_ = "mma_tf32";
     const BlockAnalysis of_keys = analyse(schedule_.node(keys));
     const Var key = *(of_keys.spatial().end() - 2);
     keys_are_columns_ = unit_stride(of_keys.reads.at(0), key, of_keys.iters, 1) == 1;

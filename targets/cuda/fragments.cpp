@@ -39,6 +39,12 @@ bool is_read_by_element(const Load& operand) {
   return operand.buffer->dtype.bytes() == 4 && place_of(operand.indices).is_transposed();
 }
 
+// Neighbours of a row of sums, which one thread holds, are multiplied in the places of terms four apart.
+bool has_terms_in_pairs(const Call& product) {
+  const Buffer& a = product.arguments[1].as<Load>()->buffer;
+  return a->scope == Scope::fragment && a->dtype.bytes() == 4;
+}
+
 std::string text(int64_t value) {
   return std::to_string(value);
 }
@@ -101,7 +107,7 @@ void FragmentEmitter::find_products(const Stmt& body) {
     const int64_t columns = has_wide_uses(body, store.buffer, n) ? wide_columns : 2;
     fragments_[store.buffer] = {m, n, columns, is_of_group};
     const auto& a = *product->arguments[1].as<Load>();
-    if (a.buffer->scope == Scope::fragment && a.buffer->dtype.bytes() == 2 && !is_of_group) {
+    if (a.buffer->scope == Scope::fragment && !is_of_group) {
       const Place rows = place_of(a.indices);
       if (!is_const_int(rows.base, 0) || rows.row_stride != k || rows.column_stride != 1)
         fail("multiplies `" + a.buffer->name + "`, a fragment, at " + to_text(a.indices[0]),
@@ -143,12 +149,16 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, boo
   if (bytes == 1 && place.is_transposed())
     fail("reads bytes of `" + load.buffer->name + "` across its rows into a fragment",
          "stage them with rows along the sum");
+  const bool is_in_pairs = has_terms_in_pairs(product);
+  if (is_in_pairs && !place.is_transposed())
+    fail("multiplies a fragment by rows of `" + load.buffer->name + "` along the sum, of 32 bits",
+         "stage it with rows across the sum");
   const auto pieces = static_cast<uint64_t>(line / exchanged);
   const bool is_of_group = is_asynchronous(product.intrinsic);
   std::optional<Swizzle> found;
   if (line % exchanged == 0 && std::has_single_bit(pieces) && pieces > 1) {
     const int shift = std::countr_zero(std::max<uint64_t>(pieces, of_banks)), to = log2(exchanged);
-    found = Swizzle{shift + to, static_cast<int>(std::min<uint64_t>(pieces, of_banks)) - 1, to};
+    found = Swizzle{shift + to + (is_in_pairs ? 1 : 0), static_cast<int>(std::min<uint64_t>(pieces, of_banks)) - 1, to};
     if (is_of_group && line > block_columns)
       found = Swizzle{log2(block_columns), 7, to, log2(line), log2(sizes_of(product).k)};
   }
@@ -265,12 +275,13 @@ std::string FragmentEmitter::element_index(const Buffer& buffer, const Expr& ind
 }
 
 // Whole rows of banks stay as they are: the rest is the same at each step, and for each 32 rows.
-std::string FragmentEmitter::element_at(const Load& operand, bool is_a) {
+std::string FragmentEmitter::element_at(const Load& operand, bool is_a, bool is_in_pairs) {
   const Place place = place_of(operand.indices);
+  const int64_t of_lane = is_in_pairs ? 2 : 1, of_half = is_in_pairs ? 1 : lanes_x;
   const std::string first = "i % 2 * ", second = "i / 2 % 2 * ", stride = text(place.line());
-  const std::string outside = "(k + " + (is_a ? second : first) + text(lanes_x) + ") * " + stride + " + i / 8 * 32 + ";
-  const std::string within = scalar(place.base, true) + " + tw_lane % 4 * " + stride + " + i / 4 % 2 * 16 + " +
-                             (is_a ? first : second) + text(lanes_y) + " + tw_lane / 4";
+  const std::string outside = "(k + " + (is_a ? second : first) + text(of_half) + ") * " + stride + " + i / 8 * 32 + ";
+  const std::string within = scalar(place.base, true) + " + tw_lane % 4 * " + text(of_lane * place.line()) +
+                             " + i / 4 % 2 * 16 + " + (is_a ? first : second) + text(lanes_y) + " + tw_lane / 4";
   const auto& swizzle = swizzles_.at(operand.buffer);
   return name_of(operand.buffer) + "[" + outside + (swizzle ? swizzle->of(within) : within) + "]";
 }
@@ -309,7 +320,9 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
   const auto [m, n, k] = sizes_of(product);
   const auto &a = *product.arguments[1].as<Load>(), &b = *product.arguments[2].as<Load>();
   const std::string a_name = fresh("a"), b_name = fresh("b");
-  const bool is_a_held = a.buffer->scope == Scope::fragment;  // whose 16 × 8 squares are halves of those of an operand
+  const bool is_in_pairs = has_terms_in_pairs(product);
+  // Of 16 bits: 16 × 8 squares are halves of those of an operand.
+  const bool is_a_held = a.buffer->scope == Scope::fragment && !is_in_pairs;
   const std::string rows_of_a =
       is_a_held ? "(const u32*)" + name_of(a.buffer) + " + i * " + text(k / 4) + " + k / 4" : "&" + a_name + "[4 * i]";
   const auto for_each = [&](int64_t count, const std::string& statement) {
@@ -317,8 +330,11 @@ void FragmentEmitter::multiply_by_warp(const Store& store) {
     line("for (int i = 0; i < " + text(count) + "; ++i) " + statement);
   };
   const auto load = [&](const Load& operand, const std::string& name, int64_t rows, bool is_a) {
-    if (is_read_by_element(operand)) {
-      for_each(rows / 4, name + "[i] = __float_as_uint(" + element_at(operand, is_a) + ");");
+    if (operand.buffer->scope == Scope::fragment) {
+      for_each(rows / 4, name + "[i] = __float_as_uint(" + name_of(operand.buffer) + "[i / 4 * " + text(k / 2) +
+                             " + k / 2 + i % 2 * 2 + i / 2 % 2]);");
+    } else if (is_read_by_element(operand)) {
+      for_each(rows / 4, name + "[i] = __float_as_uint(" + element_at(operand, is_a, is_in_pairs) + ");");
     } else {
       for_each(rows / 16, std::string("tw_ldmatrix") +
                               (place_of(operand.indices).is_transposed() ? "_transposed" : "") + "(&" + name +

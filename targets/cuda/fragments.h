@@ -13,7 +13,8 @@
 // A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a
 // transposed one.  Elements of 32 bits that lie across k are read one by one, by four threads along k and eight across:
-// then pieces of 32 bytes are exchanged, p of row r at p ^ r, within 128 bytes.  Products of groups of warps (wgmma)
+// then pieces of 32 bytes are exchanged, p of row r at p ^ r, within 128 bytes, or at p ^ r / 2 where a thread takes
+// neighbours along k, as it holds them of the first operand.  Products of groups of warps (wgmma)
 // read pieces of rows of at most 128 bytes in that same order: of longer lines, blocks of 64 columns lie one after the
 // other.  A square of 32 rows of 32 elements that threads along x walk down has element p of row r at p ^ r: the
 // threads of a warp come from 32 banks both ways.  Everything that uses such a buffer asks for places here.
@@ -84,8 +85,9 @@ class FragmentEmitter : public ExprEmitter {
   Matrix matrix_of(const Load& operand, int64_t rows_of_warp);
   // Where the lane's row of the four 8 × 8 matrices begins that make up operand number `i` along its rows at step k.
   std::string row_address(const Load& operand, bool is_a);
-  // The lane's element number `i` of an operand that is read one by one at step k.
-  std::string element_at(const Load& operand, bool is_a);
+  // The lane's element number `i` of an operand that is read one by one at step k.  `is_in_pairs`: its terms are
+  // neighbours, as those of a fragment are.
+  std::string element_at(const Load& operand, bool is_a, bool is_in_pairs);
 
   // Text that keeps uses of a fragment's sums on their side of what is written next.
   void hold(const Buffer& sums);

@@ -16,9 +16,9 @@ from tilewright import _core, gpu_kernels, report
 BF16 = ml_dtypes.bfloat16
 
 
-def artifact(model, folder, target="cuda:sm_90"):
+def artifact(model, folder, target="cuda:sm_90", precision="f32"):
     path = folder / "net.twa"
-    tw.compile(tw.load(model), target=target).save(path)
+    tw.compile(tw.load(model), target=target, precision=precision).save(path)
     return path
 
 
@@ -343,18 +343,20 @@ ATTENTION = [  # of ViT, BERT, GPT and one query of each of many heads
 ]  # fmt: skip
 
 
-ATTENTION_TYPES = [("cuda:sm_80", onnx.TensorProto.FLOAT), ("cuda:sm_90", onnx.TensorProto.FLOAT)]
-ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.BFLOAT16) for n in (80, 89, 90)]
-ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.FLOAT16) for n in (80, 90)]
+ATTENTION_TYPES = [(f"cuda:sm_{n}", onnx.TensorProto.FLOAT, "f32") for n in (80, 90)]
+ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.FLOAT, "tf32") for n in (80, 89, 90)]
+ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.BFLOAT16, "f32") for n in (80, 89, 90)]
+ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.FLOAT16, "f32") for n in (80, 90)]
 
 
-@pytest.mark.parametrize("target, kind", ATTENTION_TYPES)
-def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, kind):
+@pytest.mark.parametrize("target, kind, precision", ATTENTION_TYPES)
+def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, kind, precision):
+    on_tensor_cores = kind != onnx.TensorProto.FLOAT or precision == "tf32"
     for case in ATTENTION:
-        (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path, target))
+        (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path, target, precision))
         assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
         assert kernel.blocks_of_multiprocessor >= 2, (case, kernel)
-        assert bool(kernel.instructions.get("tensor")) == (kind != onnx.TensorProto.FLOAT), (case, kernel)
+        assert bool(kernel.instructions.get("tensor")) == on_tensor_cores, (case, kernel)
         if kernel.instructions.get("tensor"):  # values of rows go into shared memory, and keys that do not come ahead
             copied_by_threads = 0 if kernel.instructions.get("async copy") else 16
             assert kernel.instructions["shared store"] <= 21 + copied_by_threads, (case, kernel)

@@ -31,6 +31,7 @@ struct TiledCase {
   const char* name;
   const char* text;
   const Target& target = sm_90();
+  Precision precision = Precision::f32;
 };
 
 const TiledCase tiled_cases[] = {
@@ -111,6 +112,23 @@ const TiledCase tiled_cases[] = {
        y = attention(q, k, v) {scale = 0.25, causal = 7}
        return y
      })"},
+    {"tf32", R"(graph g (q: f32[2, 64, 32], k: f32[2, 64, 32], v: f32[2, 64, 32]) {
+       y = attention(q, k, v) {scale = 0.25}
+       return y
+     })",
+     sm_90(), Precision::tf32},
+    {"tf32, tails, chosen keys",
+     R"(graph g (q: f32[4, 37, 16], k: f32[2, 75, 16], v: f32[2, 75, 48], m: bool[37, 75]) {
+       y = attention(q, k, v, m) {masked = -1e9, zero_if_masked = 1}
+       return y
+     })",
+     sm_90(), Precision::tf32},
+    {"tf32, keys are columns", R"(graph g (q: f32[3, 37, 32], k: f32[3, 32, 80], v: f32[3, 80, 128]) {
+       l = transpose(k) {perm = [0, 2, 1]}
+       y = attention(q, l, v) {scale = 0.25}
+       return y
+     })",
+     sm_90(), Precision::tf32},
     {"parts without any key that is seen",
      R"(graph g (q: f32[2, 18, 16], k: f32[2, 70, 16], v: f32[2, 70, 16], m: bool[1, 70]) {
        y = attention(q, k, v, m) {zero_if_masked = 1} decided "query_tile=32 split_kv=16"
@@ -120,17 +138,17 @@ const TiledCase tiled_cases[] = {
 
 Graph tiled(const TiledCase& c) {
   const Graph graph = parse_graph(c.text);
-  return graph.nodes.back().decisions.empty() ? tile_attention(graph, {c.target}) : graph;
+  return graph.nodes.back().decisions.empty() ? tile_attention(graph, {c.target, c.precision}) : graph;
 }
 
 LoweredFunc lowered_attention(const Func& func, const Target& target) {
   return lower(target.default_schedule(func, target).func(), target, "attention");
 }
 
-// Weights are rounded to 16 bits, where operands have them.
-double tolerance_of(const Func& func) {
+// Weights are rounded as operands are.
+double tolerance_of(const Func& func, Precision precision = Precision::f32) {
   const DType dtype = func.buffers.back()->dtype;
-  return dtype == bf16 ? 2e-2 : dtype == f16 ? 4e-3 : 1e-5;
+  return dtype == bf16 ? 2e-2 : dtype == f16 || precision == Precision::tf32 ? 4e-3 : 1e-5;
 }
 
 TEST(TiledAttention, GivesTheOraclesAnswerInOneKernel) {
@@ -144,7 +162,8 @@ TEST(TiledAttention, GivesTheOraclesAnswerInOneKernel) {
     const LoweredFunc lowered = lowered_attention(func, c.target);
     ASSERT_EQ(lowered.kernels.size(), 1u);
     const std::string text = cuda::emit_cuda(lowered.kernels, c.target.shared_bytes);
-    const bool on_tensor_cores = func.buffers[0]->dtype.bytes() == 2 && c.target.tensor_core_rate > 0;
+    const bool has_products = func.buffers[0]->dtype.bytes() == 2 || c.precision == Precision::tf32;
+    const bool on_tensor_cores = has_products && c.target.tensor_core_rate > 0;
     EXPECT_EQ(tw::test::count_of(text, "  tw_mma_"), on_tensor_cores ? 2 : 0) << text;
     visit(lowered.kernels[0].func.body, [&](const Allocate& a) {
       if (a.buffer->name.starts_with("attention_rounded"))
@@ -156,11 +175,11 @@ TEST(TiledAttention, GivesTheOraclesAnswerInOneKernel) {
       for (auto* copies : {&expected, &tiles, &by_oracle}) copies->push_back(array.clone());
     interpret(as_written, expected);
     interpret(func, tiles);
-    EXPECT_LT(tw::test::largest_difference(tiles.back(), expected.back()), tolerance_of(func));
+    EXPECT_LT(tw::test::largest_difference(tiles.back(), expected.back()), tolerance_of(func, c.precision));
     tw::test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
-    EXPECT_LT(tw::test::largest_difference(by_oracle.back(), expected.back()), tolerance_of(func));
+    EXPECT_LT(tw::test::largest_difference(by_oracle.back(), expected.back()), tolerance_of(func, c.precision));
     tw::test::run_on_device(lowered, func, tw::test::emulated_image(text), arrays);
-    EXPECT_LT(tw::test::largest_difference(arrays.back(), expected.back()), tolerance_of(func));
+    EXPECT_LT(tw::test::largest_difference(arrays.back(), expected.back()), tolerance_of(func, c.precision));
   }
 }
 

@@ -369,8 +369,12 @@ TEST(TensorCores, MultiplyWhatIsInRegisters) {
 }
 
 TEST(TensorCores, FragmentsThatAreMultipliedAreOfRows) {
-  const auto problem_of = [](const std::string& from, const std::string& to) {
-    const Func func = parse_func(std::regex_replace(std::string(chained_products), std::regex(from), to));
+  const auto replaced = [](const std::string& text, const std::string& from, const std::string& to) {
+    return std::regex_replace(text, std::regex(from), to);
+  };
+  const auto problem_of = [&](const std::string& from, const std::string& to,
+                              const std::string& text = chained_products) {
+    const Func func = parse_func(replaced(text, from, to));
     try {
       cuda::emit_cuda({{.symbol = "chained", .func = func, .tasks = 1}}, sm_80().shared_bytes);
     } catch (const Error& error) {
@@ -385,6 +389,11 @@ TEST(TensorCores, FragmentsThatAreMultipliedAreOfRows) {
   EXPECT_NE(problem_of("alloc zs: bf16\\[512\\] in shared", "alloc zs: bf16[512] in fragment")
                 .find("stage it in shared memory"),
             std::string::npos);
+  const std::string of_tf32 = replaced(chained_products, "mma_bf16", "mma_tf32");
+  EXPECT_NE(problem_of("bf16", "f32", of_tf32).find("stage it with rows across the sum"), std::string::npos);
+  const std::string across =
+      replaced(of_tf32, R"(zs\[tile_at:i64x512\(0, 32, 16, 1, 32)", "zs[tile_at:i64x512(0, 1, 16, 16, 32");
+  EXPECT_EQ(problem_of("bf16", "f32", across), "");
 }
 
 }  // namespace
