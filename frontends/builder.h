@@ -140,6 +140,10 @@ class Builder {
   ValueId emit(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
     return emit_all(op, std::move(inputs), std::move(attributes))[0];
   }
+  // The node, also where its result is known: passes want to see what it is made of.
+  ValueId emit_unfolded(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
+    return graph_.add_node(op, std::move(inputs), std::move(attributes), node_.name)[0];
+  }
   // A node with regions.
   std::vector<ValueId> emit_control(const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes,
                                     std::vector<Graph> regions) {

@@ -10,6 +10,8 @@
 //   reduction    takes up elementwise producers of what it reduces
 //   depthwise    takes up the contraction that makes its channels, with its epilogue, where a pass has decided so
 //   convolution  takes up the pad of its data, where a pass has decided so
+//   conversion   takes up nothing, where a pass has decided that it is computed of what is stored; what it makes is taken
+//                up like a load
 //   attention    takes up transposes and slices of its inputs, and the transpose of its result: it reads and writes
 //                with any strides
 //
@@ -48,6 +50,7 @@ struct Cluster {
   bool takes_strides = false;      // the anchor does
   bool only_moves = false;         // transposes and slices
   bool is_selection = false;       // of channels in blocks, alone
+  bool is_at_load = false;         // begins with a conversion of what is stored
   bool reads_overwritten = false;  // elements of before an update in place
   bool is_absorbed = false;
   std::vector<ValueId> exports;  // results of nodes before the sink that leave the group
@@ -75,6 +78,7 @@ class Fuser {
       cluster.takes_strides = node.op->facts.takes_strides;
       cluster.only_moves = is_strided(graph_, node);
       cluster.is_selection = is_blocked_selection(graph_, node);
+      cluster.is_at_load = is_at_load(node);
       const bool is_alone = kind == OpKind::opaque || is_view(i) || node.outputs.size() > 1 || is_large_concat(node) ||
                             cluster.is_selection || is_in_place(node);
       const bool is_light = kind == OpKind::elementwise || kind == OpKind::injective;
@@ -112,6 +116,9 @@ class Fuser {
 
   bool is_view(size_t node) const { return view_offset(graph_, graph_.nodes[node]).has_value(); }
 
+  // As widen_at_loads has decided.
+  static bool is_at_load(const Node& node) { return decided(node.decisions, "at_load") == 1; }
+
   Expr elements(ValueId id) const { return product_of(graph_.values[id].type.shape); }
 
   // Copying its parts is faster than selecting among them in every element of a larger expression: where these are
@@ -130,6 +137,7 @@ class Fuser {
     const std::set<int> members(cluster.nodes.begin(), cluster.nodes.end());
     std::set<int, std::greater<>> result;
     for (const int node : cluster.nodes) {
+      if (is_at_load(graph_.nodes[node])) continue;
       for (const ValueId input : graph_.nodes[node].inputs) {
         if (input == no_value || uses_.is_output[input]) continue;
         const int producer = uses_.producer[input];
@@ -197,14 +205,16 @@ class Fuser {
     });
   }
 
-  // A conversion of the element type of what an epilogue reads beside its contraction is part of the load.
+  // A conversion of the element type of what an epilogue reads beside its contraction is part of the load, and so are
+  // scale and shift behind one that is decided to be.
   bool is_conversion_beside(const Cluster& cluster, int producer) const {
     const Node& made = graph_.nodes[producer];
+    const Cluster& other = clusters_[producer];
     const ValueId value = made.outputs[0];
-    if (clusters_[producer].nodes.size() != 1 || made.op->kind != OpKind::elementwise || made.inputs.size() != 1 ||
-        graph_.values[made.inputs[0]].type.dtype == graph_.values[value].type.dtype) {
-      return false;
-    }
+    const bool is_conversion = other.nodes.size() == 1 && made.op->kind == OpKind::elementwise &&
+                               made.inputs.size() == 1 &&
+                               graph_.values[made.inputs[0]].type.dtype != graph_.values[value].type.dtype;
+    if (!is_conversion && !(other.is_at_load && other.is_elementwise && is_never_enlarged(cluster, value))) return false;
     return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int node) {
       const auto& inputs = graph_.nodes[node].inputs;
       const bool reads = std::find(inputs.begin(), inputs.end(), value) != inputs.end();
@@ -251,6 +261,7 @@ class Fuser {
     cluster.has_contraction = cluster.has_contraction || other.has_contraction;
     cluster.takes_strides = cluster.takes_strides || other.takes_strides;
     cluster.only_moves = cluster.only_moves && other.only_moves;
+    cluster.is_at_load = cluster.is_at_load || other.is_at_load;
     other.is_absorbed = true;
   }
 

@@ -75,6 +75,7 @@ OpDef cast_op() {
   op.doc = "Converts elements.  Floats to integers truncate; to bool: whether not 0; to narrow integers: the low bits.";
   op.input_names = {"x"};
   op.attributes = {{"to", "f32", true, "element type of the result"}};
+  op.decisions = {{"at_load", "1: x is stored, and the result computed where it is read"}};
   op.facts = plain_facts(broadcast_axes, Rounding::exact);
   op.infer = [](const OpCall& c) -> std::vector<TensorType> { return {{dtype_attribute(c, "to"), c.inputs[0].shape}}; };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {

@@ -222,6 +222,10 @@ double product_rate(Precision precision, const Target& target) {
   return dot ? 2 / dot->cycles : 0;  // of two, in the place of one multiply-add
 }
 
+double byte_product_rate(const Target& target) {
+  return 2 * target.tensor_core_rate;  // of twice as many in the same registers
+}
+
 Graph lower_precision(const Graph& graph, const PassContext& context) {
   if (context.precision == Precision::f32) return graph;
   if (context.precision == Precision::tf32) return with_products_of_tf32(graph, context);

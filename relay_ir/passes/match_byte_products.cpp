@@ -7,11 +7,11 @@
 //
 // and convolutions alike, with pads that hold what 0 becomes.  b is known, so its sums are.  i32 wraps, so the result
 // is the same to the bit.
-#include <algorithm>
 #include <utility>
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/passes/padding.h"
 
 namespace tw::relay {
 namespace {
@@ -64,7 +64,7 @@ class Matcher {
     // The sums' shape, to stand beside the result.
     Shape beside(copy_.from().values[node.outputs[0]].type.rank() - form.result_axis, 1);
     beside[0] = shape[kept];
-    if (attributes.has("pads")) a = padded(a, attributes, constant("pad", shifted_type, {}, {shift}));
+    if (attributes.has("pads")) a = padded(copy_.to(), a, attributes, constant("pad", shifted_type, {}, {shift}));
     int64_t inner = 1;
     for (size_t d = kept + 1; d < shape.size(); ++d) inner *= shape[d];
     std::vector<int64_t> sums(static_cast<size_t>(shape[kept]), 0);
@@ -72,19 +72,6 @@ class Matcher {
     const ValueId product = add(*node.op, {a, copy_[node.inputs[1]]}, attributes);
     const ValueId correction = constant("shift_sums", i32, beside, sums);
     return copy_.add(node, "subtract", {product, correction})[0];
-  }
-
-  ValueId padded(ValueId x, NodeAttributes& attributes, ValueId value) {
-    std::vector<int64_t> pads = attributes.get_ints("pads");
-    if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return x;
-    const size_t rank = pads.size() / 2;
-    std::vector<int64_t> all(2 * (rank + 2), 0);
-    for (size_t d = 0; d < rank; ++d) {
-      all[2 + d] = std::exchange(pads[d], 0);
-      all[rank + 4 + d] = std::exchange(pads[rank + d], 0);
-    }
-    attributes.set("pads", pads);
-    return add("pad", {x, value}, attributes_of({{"pads", all}}));
   }
 
   GraphCopy copy_;

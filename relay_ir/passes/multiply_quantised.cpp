@@ -1,0 +1,297 @@
+// Products of quantised data as products of their codes, which tensor cores multiply; what is between them stays codes.
+// d(x) = (x - zero point) · scale, as DequantizeLinear is imported, and q its inverse:
+//
+//   y = conv(d(x), d(w))         ⇒   y = f32(conv(x, w): i32 - zero point of x · Σ w) · (scale of x · scales of w)
+//   y = matmul(d(a), d(b))       ⇒   y = f32(matmul(a, b): i32 - …) · (…)
+//   y = max_pool(d(x))           ⇒   y = d(max_pool(x))          and all else that moves elements
+//   q(d(x)), with one scale      ⇒   x
+//
+// Data has one scale, weights one or one a filter.  Zero points of both leave the sums: Σ (a - z)(b - v) =
+// Σ a·b - z · Σ b - v · Σ a + K·z·v, of which what is known is folded.  i32 holds the sums: products of so many terms
+// that it might not are left alone.  Results differ from those in f32 by that sum's rounding only: all else is done to
+// it as before.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "relay_ir/ops/common.h"
+#include "relay_ir/pass.h"
+#include "relay_ir/passes/padding.h"
+#include "relay_ir/pattern.h"
+#include "tensor_ir/arith/simplify.h"
+
+namespace tw::relay {
+namespace {
+
+// (codes - zero point) · scale.
+struct Quantised {
+  ValueId codes = no_value, scale = no_value;  // of at most 8 bits; of f32
+  ValueId zero_point = no_value;               // of i32; no_value: 0
+};
+
+std::pair<int64_t, int64_t> limits_of(DType codes) {
+  const int64_t width = int64_t{1} << codes.bits;
+  return codes.is_signed_integer() ? std::pair(-width / 2, width / 2 - 1) : std::pair(int64_t{0}, width - 1);
+}
+
+class Multiplier {
+ public:
+  Multiplier(const Graph& graph, const PassContext& context) : copy_(graph), context_(context) {}
+
+  Graph run() {
+    return copy_.rewrite([&](const Node& node) {
+      if (node.outputs.size() != 1 || is_named(node, context_.kept_nodes)) return no_value;
+      if (node.op->facts.rounding == Rounding::moves) return moved(node);
+      if (node.op->name == "cast") return codes_again(node);
+      return product(node);
+    });
+  }
+
+ private:
+  Graph& to() { return copy_.to(); }
+  const TensorType& type(ValueId id) { return to().values[id].type; }
+  std::optional<double> number(ValueId id) { return uniform_number(to(), id); }
+  bool is_one(ValueId id) { return is_const_int(simplify(product_of(type(id).shape)), 1); }
+  bool is_single(const Quantised& x) { return is_one(x.scale) && (x.zero_point == no_value || is_one(x.zero_point)); }
+
+  ValueId add(const Node& node, const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
+    return to().add_node(op, std::move(inputs), std::move(attributes), node.name + "." + op)[0];
+  }
+  ValueId cast(const Node& node, ValueId x, DType dtype) {
+    return type(x).dtype == dtype ? x : add(node, "cast", {x}, attributes_of({{"to", to_string(dtype)}}));
+  }
+  ValueId reshape(const Node& node, ValueId x, const std::vector<Expr>& shape) {
+    return is_same_shape(type(x).shape, shape) ? x : add(node, "reshape", {x}, attributes_of({{"shape", shape}}));
+  }
+
+  // What a value is made of, where it is dequantised.
+  std::optional<Quantised> quantised(ValueId now) {
+    const Node* scaled = copy_.made_by(now, "multiply");
+    const Node* wide = scaled ? copy_.made_by(scaled->inputs[0], "cast") : nullptr;
+    if (!wide || type(now).dtype != f32) return std::nullopt;
+    Quantised result{.scale = scaled->inputs[1]};
+    ValueId whole = wide->inputs[0];
+    if (const Node* centred = copy_.made_by(whole, "subtract"))
+      whole = centred->inputs[0], result.zero_point = centred->inputs[1];
+    const Node* first = type(whole).dtype == i32 ? copy_.made_by(whole, "cast") : nullptr;
+    if (!first) return std::nullopt;
+    result.codes = first->inputs[0];
+    const TensorType& codes = type(result.codes);
+    const bool is_whole = is_same_shape(codes.shape, type(now).shape);
+    return codes.dtype.is_integer() && codes.dtype.bits <= 8 && is_whole ? std::optional(result) : std::nullopt;
+  }
+
+  ValueId dequantised(const Node& node, const Quantised& x) {
+    ValueId whole = cast(node, x.codes, i32);
+    if (x.zero_point != no_value) whole = add(node, "subtract", {whole, x.zero_point});
+    return copy_.add(node, "multiply", {cast(node, whole, f32), x.scale})[0];
+  }
+
+  bool is_same_number(ValueId a, ValueId b) { return a == b || (number(a) && number(a) == number(b)); }
+  bool is_same_zero_point(ValueId a, ValueId b) {
+    return a == no_value || b == no_value ? a == b : is_same_number(a, b);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------
+  // What moves
+
+  // Where all that is moved has one scale.
+  ValueId moved(const Node& node) {
+    std::vector<ValueId> inputs = copy_.inputs_of(node);
+    std::optional<Quantised> all;
+    for (size_t i = 0; i < inputs.size() && i < static_cast<size_t>(node.op->facts.operands); ++i) {
+      const auto own = quantised(inputs[i]);
+      if (!own || !is_movable(node, *own)) return no_value;
+      if (all && !(type(own->codes).dtype == type(all->codes).dtype && is_same_number(own->scale, all->scale) &&
+                   is_same_zero_point(own->zero_point, all->zero_point))) {
+        return no_value;
+      }
+      if (!all) all = own;
+      inputs[i] = own->codes;
+    }
+    if (!all) return no_value;
+    all->codes = to().add_node(*node.op, inputs, node.attributes, node.name + ".codes")[0];
+    return dequantised(node, *all);
+  }
+
+  // Codes of 8 bits, which all operators take; the larger number is the larger code.
+  bool is_movable(const Node& node, const Quantised& x) {
+    return type(x.codes).dtype.bits == 8 && is_single(x) && type(x.scale).rank() == 0 &&
+           (node.op->kind != OpKind::reduction || number(x.scale).value_or(0) > 0);
+  }
+
+  // cast(clip(round(d / scale) + zero point)) of what was dequantised by the same.
+  ValueId codes_again(const Node& node) {
+    const ValueId in = copy_[node.inputs[0]];
+    const DType dtype = copy_.from().values[node.outputs[0]].type.dtype;
+    const Node* clip = dtype == i8 || dtype == u8 ? copy_.made_by(in, "clip") : nullptr;
+    if (!clip) return no_value;
+    const auto [low, high] = limits_of(dtype);
+    if (clip->attributes.get_float("low") != low || clip->attributes.get_float("high") != high) return no_value;
+    ValueId rounded = clip->inputs[0];
+    double zero_point = 0;
+    if (const Node* sum = copy_.made_by(rounded, "add")) {
+      const auto added = number(sum->inputs[1]);
+      if (!added) return no_value;
+      zero_point = *added, rounded = sum->inputs[0];
+    }
+    const Node* round = copy_.made_by(rounded, "round");
+    if (!round) return no_value;
+    const Node *divided = copy_.made_by(round->inputs[0], "divide"),
+               *multiplied = copy_.made_by(round->inputs[0], "multiply");
+    // Multiplied by the inverse, or not divided at all.
+    const ValueId x = divided ? divided->inputs[0] : round->inputs[0];
+    auto own = quantised(x);
+    double scale = divided ? number(divided->inputs[1]).value_or(0) : 1;
+    if (!own && multiplied) {
+      own = quantised(multiplied->inputs[0]);
+      scale = 1 / number(multiplied->inputs[1]).value_or(0);
+    }
+    if (!own || type(own->codes).dtype != dtype || number(own->scale) != scale) return no_value;
+    constexpr double least = 1e-30, most = 1e30;  // products with a code are neither subnormal nor infinite
+    const auto of_codes = own->zero_point == no_value ? std::optional(0.0) : number(own->zero_point);
+    return of_codes == zero_point && std::abs(scale) >= least && std::abs(scale) <= most ? own->codes : no_value;
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------
+  // Products
+
+  ValueId product(const Node& node) {
+    const auto form = linear_of(copy_.from(), node);
+    if (!form || !node.attributes.has("result") || !node.attributes.get_string("result").empty()) return no_value;
+    auto data = quantised(copy_[node.inputs[0]]), weights = quantised(copy_[node.inputs[1]]);
+    if (!data || !weights || type(data->codes).dtype.bits != 8 || !is_single(*data)) return no_value;
+    const int axis = form->filter_axis;
+    if (!is_along(weights->scale, weights->codes, axis) || !is_along(weights->zero_point, weights->codes, axis))
+      return no_value;
+    const DType of_data = type(data->codes).dtype;
+    const bool has_products = (of_data == i8 || of_data == u8) && byte_product_rate(context_.target) >= 1;
+    const bool is_centred = weights->zero_point == no_value || fits_when_centred(*weights, axis);
+    if (!has_products || (!is_centred && form->has_window)) return no_value;
+    const Expr terms = terms_of(weights->codes, *form);
+    constexpr int64_t most_of_data = 255, most_of_weights = 128;
+    const int64_t largest_term = most_of_data * (is_centred ? most_of_weights : most_of_data);
+    if (!can_prove(terms <= Expr(std::numeric_limits<int32_t>::max() / largest_term))) return no_value;
+    if (!is_centred && data->zero_point != no_value && !as_int(terms)) return no_value;
+    if (is_centred) centre(node, *weights);
+    const ValueId sum = sums(node, *form, *data, *weights, terms);
+    const ValueId scale = add(node, "multiply", {reshape(node, data->scale, {}), beside(node, weights->scale, *form)});
+    return copy_.add(node, "multiply", {cast(node, sum, f32), scale})[0];
+  }
+
+  // Without a zero point.
+  void centre(const Node& node, Quantised& weights) {
+    if (weights.zero_point != no_value)
+      weights.codes = add(node, "subtract", {cast(node, weights.codes, i32), weights.zero_point});
+    if (weights.zero_point != no_value || type(weights.codes).dtype.bits != 8) weights.codes = cast(node, weights.codes, i8);
+    weights.zero_point = no_value;
+  }
+
+  ValueId sums(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights,
+               const Expr& terms) {
+    NodeAttributes attributes = node.attributes;
+    attributes.set("result", "i32");
+    const ValueId zero = data.zero_point == no_value ? no_value : reshape(node, data.zero_point, {});
+    ValueId x = data.codes;
+    if (zero != no_value && form.has_window) x = padded(to(), x, attributes, cast(node, zero, type(x).dtype));
+    ValueId sum = to().add_node(*node.op, {x, weights.codes}, attributes, node.name)[0];
+    if (zero != no_value)
+      sum = add(node, "subtract", {sum, add(node, "multiply", {zero, sums_of_filters(node, form, weights.codes)})});
+    if (weights.zero_point == no_value) return sum;
+    ValueId of_rows = sums_of_rows(node, form, x);
+    if (zero != no_value) {
+      const ValueId count = to().add_constant(node.name + ".terms", int_array({*as_int(terms)}, i32).reshape({}));
+      of_rows = add(node, "subtract", {of_rows, add(node, "multiply", {zero, count})});
+    }
+    const ValueId zeros = beside(node, weights.zero_point, form);
+    return add(node, "subtract", {sum, add(node, "multiply", {of_rows, zeros})});
+  }
+
+  ValueId reduced(const Node& node, ValueId codes, std::vector<int64_t> axes) {
+    return add(node, "reduce_sum", {cast(node, codes, i32)},
+               attributes_of({{"axes", std::move(axes)}, {"keepdims", int64_t{0}}}));
+  }
+
+  // Of each filter, beside the result.
+  ValueId sums_of_filters(const Node& node, const Linear& form, ValueId weights) {
+    std::vector<Expr> shape = type(weights).shape;
+    if (!form.has_window) {
+      shape.erase(shape.begin() + form.weight_axis);
+      shape.insert(shape.end() - 1, Expr(1));
+      return reshape(node, reduced(node, weights, {form.weight_axis}), shape);
+    }
+    std::vector<int64_t> axes;
+    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
+      if (d != form.filter_axis) axes.push_back(d);
+    return beside(node, reduced(node, weights, std::move(axes)), form);
+  }
+
+  // Of each row of a product's data, beside the result.
+  ValueId sums_of_rows(const Node& node, const Linear& form, ValueId data) {
+    std::vector<Expr> shape = type(data).shape;
+    shape.erase(shape.begin() + form.data_axis);
+    shape.emplace_back(1);
+    return reshape(node, reduced(node, data, {form.data_axis}), shape);
+  }
+
+  // How many terms a sum has.
+  Expr terms_of(ValueId weights, const Linear& form) {
+    const std::vector<Expr>& shape = type(weights).shape;
+    if (!form.has_window) return shape[static_cast<size_t>(form.weight_axis)];
+    std::vector<Expr> others = shape;
+    others.erase(others.begin() + form.filter_axis);
+    return simplify(product_of(others));
+  }
+
+  // One number, or one a position of `axis` of x; absent ones are.
+  bool is_along(ValueId parameter, ValueId x, int axis) {
+    if (parameter == no_value || is_one(parameter)) return true;
+    const std::vector<Expr>& shape = type(parameter).shape;
+    const int skip = type(x).rank() - static_cast<int>(shape.size());
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+      if (!is_const_int(shape[static_cast<size_t>(d)], 1) && d + skip != axis) return false;
+    return skip >= 0;
+  }
+
+  // Of a filter each: so that it stands beside the result.
+  ValueId beside(const Node& node, ValueId parameter, const Linear& form) {
+    if (is_one(parameter)) return reshape(node, parameter, {});
+    const int rank = copy_.from().values[node.outputs[0]].type.rank() - form.result_axis;
+    std::vector<Expr> shape(static_cast<size_t>(rank), Expr(1));
+    shape[0] = simplify(product_of(type(parameter).shape));
+    return reshape(node, parameter, shape);
+  }
+
+  // Whether all codes less their zero points are of 8 bits and signed.
+  bool fits_when_centred(const Quantised& x, int axis) {
+    const auto fits = [](int64_t low, int64_t high) { return low >= limits_of(i8).first && high <= limits_of(i8).second; };
+    const auto [low, high] = limits_of(type(x.codes).dtype);
+    if (const auto zero = number(x.zero_point)) {
+      const auto z = static_cast<int64_t>(*zero);
+      if (fits(low - z, high - z)) return true;
+    }
+    if (!to().is_constant(x.codes) || !to().is_constant(x.zero_point)) return false;
+    const NDArray &codes = *to().values[x.codes].constant, &zeros = *to().values[x.zero_point].constant;
+    const Shape& shape = codes.shape();
+    int64_t inner = 1;
+    for (size_t d = static_cast<size_t>(axis) + 1; d < shape.size(); ++d) inner *= shape[d];
+    for (int64_t i = 0; i < codes.size(); ++i) {
+      const int64_t filter = zeros.size() == 1 ? 0 : i / inner % shape[static_cast<size_t>(axis)];
+      const int64_t centred = codes.get_int(i) - zeros.get_int(filter);
+      if (!fits(centred, centred)) return false;
+    }
+    return true;
+  }
+
+  GraphCopy copy_;
+  const PassContext& context_;
+};
+
+}  // namespace
+
+Graph multiply_quantised(const Graph& graph, const PassContext& context) {
+  return Multiplier(graph, context).run();
+}
+
+}  // namespace tw::relay
