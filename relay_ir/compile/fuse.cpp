@@ -10,7 +10,8 @@
 //   reduction    takes up elementwise producers of what it reduces
 //   depthwise    takes up the contraction that makes its channels, with its epilogue, where a pass has decided so
 //   convolution  takes up the pad of its data, where a pass has decided so
-//   conversion   takes up nothing, where a pass has decided that it is computed of what is stored; what it makes is taken
+//   conversion   takes up nothing, where a pass has decided that it is computed of what is stored; what it makes is
+//   taken
 //                up like a load
 //   attention    takes up transposes and slices of its inputs, and the transpose of its result: it reads and writes
 //                with any strides
@@ -214,7 +215,8 @@ class Fuser {
     const bool is_conversion = other.nodes.size() == 1 && made.op->kind == OpKind::elementwise &&
                                made.inputs.size() == 1 &&
                                graph_.values[made.inputs[0]].type.dtype != graph_.values[value].type.dtype;
-    if (!is_conversion && !(other.is_at_load && other.is_elementwise && is_never_enlarged(cluster, value))) return false;
+    if (!is_conversion && !(other.is_at_load && other.is_elementwise && is_never_enlarged(cluster, value)))
+      return false;
     return std::all_of(cluster.nodes.begin(), cluster.nodes.end(), [&](int node) {
       const auto& inputs = graph_.nodes[node].inputs;
       const bool reads = std::find(inputs.begin(), inputs.end(), value) != inputs.end();

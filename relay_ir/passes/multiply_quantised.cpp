@@ -5,11 +5,12 @@
 //   y = matmul(d(a), d(b))       ⇒   y = f32(matmul(a, b): i32 - …) · (…)
 //   y = max_pool(d(x))           ⇒   y = d(max_pool(x))          and all else that moves elements
 //   q(d(x)), with one scale      ⇒   x
+//   (f32(sum) · s + b + d(x)) / t  ⇒   f32(sum) · (s / t) + b / t + …     as q begins: nothing is divided in the run
 //
 // Data has one scale, weights one or one a filter.  Zero points of both leave the sums: Σ (a - z)(b - v) =
 // Σ a·b - z · Σ b - v · Σ a + K·z·v, of which what is known is folded.  i32 holds the sums: products of so many terms
-// that it might not are left alone.  Results differ from those in f32 by that sum's rounding only: all else is done to
-// it as before.
+// that it might not are left alone.  Results differ from those in f32 by rounding only: theirs of the sum, and ours of
+// s / t and b / t.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -40,15 +41,17 @@ class Multiplier {
   Multiplier(const Graph& graph, const PassContext& context) : copy_(graph), context_(context) {}
 
   Graph run() {
+    static const RulesByOp<Rule> rules = {{"cast", &Multiplier::codes_again}, {"divide", &Multiplier::quotient}};
     return copy_.rewrite([&](const Node& node) {
       if (node.outputs.size() != 1 || is_named(node, context_.kept_nodes)) return no_value;
-      if (node.op->facts.rounding == Rounding::moves) return moved(node);
-      if (node.op->name == "cast") return codes_again(node);
-      return product(node);
+      if (const Rule* rule = rules.find(node)) return (this->**rule)(node);
+      return node.op->facts.rounding == Rounding::moves ? moved(node) : product(node);
     });
   }
 
  private:
+  using Rule = ValueId (Multiplier::*)(const Node&);
+
   Graph& to() { return copy_.to(); }
   const TensorType& type(ValueId id) { return to().values[id].type; }
   std::optional<double> number(ValueId id) { return uniform_number(to(), id); }
@@ -155,6 +158,56 @@ class Multiplier {
   }
 
   // ---------------------------------------------------------------------------------------------------------------
+  // Scales
+
+  ValueId quotient(const Node& node) {
+    const ValueId x = copy_[node.inputs[0]], by = copy_[node.inputs[1]];
+    const bool is_scalar = type(by).rank() == 0 && type(by).dtype == f32 && number(by).value_or(0) > 0;
+    if (!is_scalar || to().is_constant(x) || !is_scaled(x)) return no_value;
+    const auto own = quantised(x);
+    return own && is_same_number(own->scale, by) ? no_value : divided(node, x, by);  // perhaps codes again
+  }
+
+  bool is_known(ValueId id) {
+    if (to().is_constant(id)) return true;
+    for (const char* op : {"multiply", "divide", "reshape"})
+      if (const Node* made = copy_.made_by(id, op))
+        return std::all_of(made->inputs.begin(), made->inputs.end(), [&](ValueId in) { return is_known(in); });
+    return false;
+  }
+
+  // Integers times what is known, and sums of such.
+  bool is_scaled(ValueId id) {
+    if (is_known(id)) return true;
+    if (const Node* made = copy_.made_by(id, "multiply")) {
+      const Node* whole = copy_.made_by(made->inputs[0], "cast");
+      return whole && type(whole->inputs[0]).dtype == i32 && is_known(made->inputs[1]);
+    }
+    for (const char* op : {"add", "relu"})
+      if (const Node* made = copy_.made_by(id, op)) {
+        const std::vector<ValueId> inputs = made->inputs;
+        return std::all_of(inputs.begin(), inputs.end(), [&](ValueId in) { return is_scaled(in); });
+      }
+    return false;
+  }
+
+  // What is scaled, with its scales divided.
+  ValueId divided(const Node& node, ValueId id, ValueId by) {
+    if (is_known(id)) return add(node, "divide", {id, by});
+    const auto named = [&](const char* op, std::vector<ValueId> inputs) {
+      return copy_.add(node, op, std::move(inputs))[0];
+    };
+    if (const Node* made = copy_.made_by(id, "multiply")) {
+      const ValueId whole = made->inputs[0], scale = made->inputs[1];
+      return named("multiply", {whole, add(node, "divide", {scale, by})});
+    }
+    const Node* sum = copy_.made_by(id, "add");
+    std::vector<ValueId> inputs = sum ? sum->inputs : copy_.made_by(id, "relu")->inputs;
+    for (ValueId& in : inputs) in = divided(node, in, by);
+    return named(sum ? "add" : "relu", inputs);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------
   // Products
 
   ValueId product(const Node& node) {
@@ -165,10 +218,8 @@ class Multiplier {
     const int axis = form->filter_axis;
     if (!is_along(weights->scale, weights->codes, axis) || !is_along(weights->zero_point, weights->codes, axis))
       return no_value;
-    const DType of_data = type(data->codes).dtype;
-    const bool has_products = (of_data == i8 || of_data == u8) && byte_product_rate(context_.target) >= 1;
     const bool is_centred = weights->zero_point == no_value || fits_when_centred(*weights, axis);
-    if (!has_products || (!is_centred && form->has_window)) return no_value;
+    if (!is_centred && form->has_window) return no_value;
     const Expr terms = terms_of(weights->codes, *form);
     constexpr int64_t most_of_data = 255, most_of_weights = 128;
     const int64_t largest_term = most_of_data * (is_centred ? most_of_weights : most_of_data);
@@ -184,7 +235,8 @@ class Multiplier {
   void centre(const Node& node, Quantised& weights) {
     if (weights.zero_point != no_value)
       weights.codes = add(node, "subtract", {cast(node, weights.codes, i32), weights.zero_point});
-    if (weights.zero_point != no_value || type(weights.codes).dtype.bits != 8) weights.codes = cast(node, weights.codes, i8);
+    if (weights.zero_point != no_value || type(weights.codes).dtype.bits != 8)
+      weights.codes = cast(node, weights.codes, i8);
     weights.zero_point = no_value;
   }
 
@@ -265,7 +317,9 @@ class Multiplier {
 
   // Whether all codes less their zero points are of 8 bits and signed.
   bool fits_when_centred(const Quantised& x, int axis) {
-    const auto fits = [](int64_t low, int64_t high) { return low >= limits_of(i8).first && high <= limits_of(i8).second; };
+    const auto fits = [](int64_t low, int64_t high) {
+      return low >= limits_of(i8).first && high <= limits_of(i8).second;
+    };
     const auto [low, high] = limits_of(type(x.codes).dtype);
     if (const auto zero = number(x.zero_point)) {
       const auto z = static_cast<int64_t>(*zero);
@@ -291,7 +345,7 @@ class Multiplier {
 }  // namespace
 
 Graph multiply_quantised(const Graph& graph, const PassContext& context) {
-  return Multiplier(graph, context).run();
+  return byte_product_rate(context.target) >= 1 ? Multiplier(graph, context).run() : graph;
 }
 
 }  // namespace tw::relay

@@ -14,6 +14,7 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/pattern.h"
 
 namespace tw::relay {
 namespace {
@@ -21,7 +22,11 @@ namespace {
 class Widener {
  public:
   explicit Widener(const Graph& graph)
-      : graph_(graph), uses_(graph), copy_(graph), bytes_(graph.values.size(), no_value), readers_(graph.values.size()) {
+      : graph_(graph),
+        uses_(graph),
+        copy_(graph),
+        bytes_(graph.values.size(), no_value),
+        readers_(graph.values.size()) {
     for (const Node& node : graph.nodes)
       if (const ValueId bytes = widened_by(node); bytes != no_value) bytes_[node.outputs[0]] = bytes;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -35,8 +40,7 @@ class Widener {
     for (const Node& node : graph_.nodes) {
       if (is_link(node)) continue;  // made for who reads them
       std::vector<ValueId> inputs;
-      for (const ValueId id : node.inputs)
-        inputs.push_back(is_at_load(node, id) ? widened(id, true) : shared(id));
+      for (const ValueId id : node.inputs) inputs.push_back(is_at_load(node, id) ? widened(id, true) : shared(id));
       copy_.copy(node, std::move(inputs));
     }
     for (const ValueId id : graph_.outputs) shared(id);
@@ -59,8 +63,11 @@ class Widener {
 
   // The bytes of which a conversion, a shift or a scale by what is known makes larger elements; no_value: of none.
   ValueId widened_by(const Node& node) const {
-    static const std::set<std::string> links = {"cast", "add", "subtract", "multiply"};
-    if (!links.contains(node.op->name)) return no_value;
+    enum class Link { conversion, shift, scale };
+    static const RulesByOp<Link> links = {
+        {"cast", Link::conversion}, {"add", Link::shift}, {"subtract", Link::shift}, {"multiply", Link::scale}};
+    const Link* link = links.find(node);
+    if (!link) return no_value;
     ValueId data = no_value;
     for (const ValueId id : node.inputs) {
       if (graph_.is_constant(id)) continue;
@@ -71,16 +78,16 @@ class Widener {
     const TensorType &from = graph_.values[data].type, &to = graph_.values[node.outputs[0]].type;
     if (!is_same_shape(from.shape, to.shape) || to.dtype.bytes() == 1) return no_value;
     if (bytes_[data] != no_value) return bytes_[data];
-    const bool is_first = node.op->name == "cast" && (from.dtype == i8 || from.dtype == u8);
+    const bool is_first = *link == Link::conversion && (from.dtype == i8 || from.dtype == u8);
     return is_first ? data : no_value;
   }
 
   bool is_at_load(const Node& node, ValueId id) const {
-    if (id == no_value || bytes_[id] == no_value || !takes_loads(node) || is_stored_wide_.contains(bytes_[id])) return false;
+    if (id == no_value || bytes_[id] == no_value || !takes_loads(node) || is_stored_wide_.contains(bytes_[id]))
+      return false;
     if (node.op->kind == OpKind::reduction || readers_[bytes_[id]].size() > 1 || maker_of(id) < 0) return true;
-    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
-      return other != no_value && maker_of(other) > maker_of(id);
-    });
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId other) { return other != no_value && maker_of(other) > maker_of(id); });
   }
 
   // The value for all who read it as it is.

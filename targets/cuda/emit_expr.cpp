@@ -314,10 +314,14 @@ std::string ExprEmitter::binary(const Binary& n, const std::string& l, bool is_i
 }
 
 std::string ExprEmitter::conversion(const Cast& n, const std::string& l) {
+  const auto number = [](double value) { return std::to_string(static_cast<int>(value)); };
   if (const auto byte = match_requantised(n)) {
-    const auto number = [](double value) { return std::to_string(static_cast<int>(value)); };
     return "tw_requantise<" + value_type(n.dtype) + ">(" + lane(byte->sum, l) + ", " + lane(byte->factor, l) + ", " +
-           number(byte->zero_point) + ", " + number(byte->low) + ", " + number(byte->high) + ")";
+           number(byte->to.zero_point) + ", " + number(byte->to.low) + ", " + number(byte->to.high) + ")";
+  }
+  if (const auto byte = match_quantised(n)) {
+    return "tw_quantise<" + value_type(n.dtype) + ">(" + lane(byte->value, l) + ", " + number(byte->to.zero_point) +
+           ", " + number(byte->to.low) + ", " + number(byte->to.high) + ")";
   }
   DType from = n.value.dtype(), to = n.dtype;
   bool is_index = from.element() == i64 && to.element() == i64;

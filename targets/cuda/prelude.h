@@ -231,6 +231,13 @@ template <class T> TW_FUNCTION T tw_requantise(i32 sum, double factor, float zer
   return y == y ? (T)(i32)y : (T)0;
 }
 
+// round_even(x) + zero point within limits, of which none is larger than 256.  A sum with 1.5 · 2^23 is rounded to an
+// integer, which its lowest bits are.
+template <class T> TW_FUNCTION T tw_quantise(float x, i32 zero_point, i32 low, i32 high) {
+  const float near = fminf(fmaxf(x, (float)(low - zero_point)), (float)(high - zero_point));
+  return x == x ? (T)((i32)__float_as_uint(near + 0x1.8p23f) + zero_point) : (T)0;
+}
+
 #define TW_MATH1(name) \
   TW_FUNCTION float tw_##name(float x) { return name##f(x); } \
   TW_FUNCTION double tw_##name(double x) { return name(x); }

@@ -19,12 +19,15 @@ const Call* call_of(const Expr& e, Intrinsic intrinsic) {
   return call && call->intrinsic == intrinsic ? call : nullptr;
 }
 
-}  // namespace
+struct Rounded {
+  Expr value;
+  Limits to;
+};
 
-std::optional<Requantised> match_requantised(const Cast& conversion) {
+// Of a conversion to bytes.
+std::optional<Rounded> match_rounded(const Cast& conversion) {
   const DType to = conversion.dtype.element();
-  if ((to != i8 && to != u8) || conversion.value.dtype().element() != f64) return std::nullopt;
-  const Call* below = call_of(conversion.value, Intrinsic::minimum);
+  const Call* below = to == i8 || to == u8 ? call_of(conversion.value, Intrinsic::minimum) : nullptr;
   const Call* above = below ? call_of(below->arguments[0], Intrinsic::maximum) : nullptr;
   if (!above) return std::nullopt;
   Expr rounded = above->arguments[0];
@@ -33,12 +36,27 @@ std::optional<Requantised> match_requantised(const Cast& conversion) {
     zero_point = number_of(sum->b), rounded = sum->a;
   const auto low = number_of(above->arguments[1]), high = number_of(below->arguments[1]);
   const Call* round = call_of(rounded, Intrinsic::round_even);
-  const auto* product = round ? round->arguments[0].as<Binary>() : nullptr;
-  const auto* sum = product && product->op == BinaryOp::mul ? product->a.as<Cast>() : nullptr;
-  if (!sum || sum->value.dtype().element() != i32 || !zero_point || !low || !high) return std::nullopt;
+  if (!round || !zero_point || !low || !high) return std::nullopt;
   for (const double number : {*zero_point, *low, *high})
     if (std::abs(number) > 256 || number != std::trunc(number)) return std::nullopt;
-  return Requantised{sum->value, product->b, *zero_point, *low, *high};
+  return Rounded{round->arguments[0], {*zero_point, *low, *high}};
+}
+
+}  // namespace
+
+std::optional<Requantised> match_requantised(const Cast& conversion) {
+  const auto rounded = match_rounded(conversion);
+  if (!rounded || rounded->value.dtype().element() != f64) return std::nullopt;
+  const auto* product = rounded->value.as<Binary>();
+  const auto* sum = product && product->op == BinaryOp::mul ? product->a.as<Cast>() : nullptr;
+  if (!sum || sum->value.dtype().element() != i32) return std::nullopt;
+  return Requantised{sum->value, product->b, rounded->to};
+}
+
+std::optional<QuantisedFloat> match_quantised(const Cast& conversion) {
+  const auto rounded = match_rounded(conversion);
+  if (!rounded || rounded->value.dtype().element() != f32) return std::nullopt;
+  return QuantisedFloat{rounded->value, rounded->to};
 }
 
 }  // namespace tw::cuda
