@@ -1,11 +1,9 @@
-// Products of quantised data as products of their codes, which tensor cores multiply; what is between them stays codes.
-// d(x) = (x - zero point) · scale, as DequantizeLinear is imported, and q its inverse:
+// Products of quantised data as products of their codes, which tensor cores multiply.  d(x) = (x - zero point) · scale,
+// as DequantizeLinear is imported:
 //
 //   y = conv(d(x), d(w))         ⇒   y = f32(conv(x, w): i32 - zero point of x · Σ w) · (scale of x · scales of w)
 //   y = matmul(d(a), d(b))       ⇒   y = f32(matmul(a, b): i32 - …) · (…)
-//   y = max_pool(d(x))           ⇒   y = d(max_pool(x))          and all else that moves elements
-//   q(d(x)), with one scale      ⇒   x
-//   (f32(sum) · s + b + d(x)) / t  ⇒   f32(sum) · (s / t) + b / t + …     as q begins: nothing is divided in the run
+//   (f32(sum) · s + b + d(x)) / t  ⇒   f32(sum) · (s / t) + b / t + …   as it is quantised again: no run divides
 //
 // Data has one scale, weights one or one a filter.  Zero points of both leave the sums: Σ (a - z)(b - v) =
 // Σ a·b - z · Σ b - v · Σ a + K·z·v, of which what is known is folded.  i32 holds the sums: products of so many terms
@@ -19,33 +17,23 @@
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/passes/padding.h"
+#include "relay_ir/passes/quantised.h"
 #include "relay_ir/pattern.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
 namespace {
 
-// (codes - zero point) · scale.
-struct Quantised {
-  ValueId codes = no_value, scale = no_value;  // of at most 8 bits; of f32
-  ValueId zero_point = no_value;               // of i32; no_value: 0
-};
-
-std::pair<int64_t, int64_t> limits_of(DType codes) {
-  const int64_t width = int64_t{1} << codes.bits;
-  return codes.is_signed_integer() ? std::pair(-width / 2, width / 2 - 1) : std::pair(int64_t{0}, width - 1);
-}
-
 class Multiplier {
  public:
   Multiplier(const Graph& graph, const PassContext& context) : copy_(graph), context_(context) {}
 
   Graph run() {
-    static const RulesByOp<Rule> rules = {{"cast", &Multiplier::codes_again}, {"divide", &Multiplier::quotient}};
+    static const RulesByOp<Rule> rules = {{"divide", &Multiplier::quotient}};
     return copy_.rewrite([&](const Node& node) {
       if (node.outputs.size() != 1 || is_named(node, context_.kept_nodes)) return no_value;
-      if (const Rule* rule = rules.find(node)) return (this->**rule)(node);
-      return node.op->facts.rounding == Rounding::moves ? moved(node) : product(node);
+      const Rule* rule = rules.find(node);
+      return rule ? (this->**rule)(node) : product(node);
     });
   }
 
@@ -56,7 +44,6 @@ class Multiplier {
   const TensorType& type(ValueId id) { return to().values[id].type; }
   std::optional<double> number(ValueId id) { return uniform_number(to(), id); }
   bool is_one(ValueId id) { return is_const_int(simplify(product_of(type(id).shape)), 1); }
-  bool is_single(const Quantised& x) { return is_one(x.scale) && (x.zero_point == no_value || is_one(x.zero_point)); }
 
   ValueId add(const Node& node, const std::string& op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
     return to().add_node(op, std::move(inputs), std::move(attributes), node.name + "." + op)[0];
@@ -68,104 +55,13 @@ class Multiplier {
     return is_same_shape(type(x).shape, shape) ? x : add(node, "reshape", {x}, attributes_of({{"shape", shape}}));
   }
 
-  // What a value is made of, where it is dequantised.
-  std::optional<Quantised> quantised(ValueId now) {
-    const Node* scaled = copy_.made_by(now, "multiply");
-    const Node* wide = scaled ? copy_.made_by(scaled->inputs[0], "cast") : nullptr;
-    if (!wide || type(now).dtype != f32) return std::nullopt;
-    Quantised result{.scale = scaled->inputs[1]};
-    ValueId whole = wide->inputs[0];
-    if (const Node* centred = copy_.made_by(whole, "subtract"))
-      whole = centred->inputs[0], result.zero_point = centred->inputs[1];
-    const Node* first = type(whole).dtype == i32 ? copy_.made_by(whole, "cast") : nullptr;
-    if (!first) return std::nullopt;
-    result.codes = first->inputs[0];
-    const TensorType& codes = type(result.codes);
-    const bool is_whole = is_same_shape(codes.shape, type(now).shape);
-    return codes.dtype.is_integer() && codes.dtype.bits <= 8 && is_whole ? std::optional(result) : std::nullopt;
-  }
-
-  ValueId dequantised(const Node& node, const Quantised& x) {
-    ValueId whole = cast(node, x.codes, i32);
-    if (x.zero_point != no_value) whole = add(node, "subtract", {whole, x.zero_point});
-    return copy_.add(node, "multiply", {cast(node, whole, f32), x.scale})[0];
-  }
-
-  bool is_same_number(ValueId a, ValueId b) { return a == b || (number(a) && number(a) == number(b)); }
-  bool is_same_zero_point(ValueId a, ValueId b) {
-    return a == no_value || b == no_value ? a == b : is_same_number(a, b);
-  }
-
-  // ---------------------------------------------------------------------------------------------------------------
-  // What moves
-
-  // Where all that is moved has one scale.
-  ValueId moved(const Node& node) {
-    std::vector<ValueId> inputs = copy_.inputs_of(node);
-    std::optional<Quantised> all;
-    for (size_t i = 0; i < inputs.size() && i < static_cast<size_t>(node.op->facts.operands); ++i) {
-      const auto own = quantised(inputs[i]);
-      if (!own || !is_movable(node, *own)) return no_value;
-      if (all && !(type(own->codes).dtype == type(all->codes).dtype && is_same_number(own->scale, all->scale) &&
-                   is_same_zero_point(own->zero_point, all->zero_point))) {
-        return no_value;
-      }
-      if (!all) all = own;
-      inputs[i] = own->codes;
-    }
-    if (!all) return no_value;
-    all->codes = to().add_node(*node.op, inputs, node.attributes, node.name + ".codes")[0];
-    return dequantised(node, *all);
-  }
-
-  // Codes of 8 bits, which all operators take; the larger number is the larger code.
-  bool is_movable(const Node& node, const Quantised& x) {
-    return type(x.codes).dtype.bits == 8 && is_single(x) && type(x.scale).rank() == 0 &&
-           (node.op->kind != OpKind::reduction || number(x.scale).value_or(0) > 0);
-  }
-
-  // cast(clip(round(d / scale) + zero point)) of what was dequantised by the same.
-  ValueId codes_again(const Node& node) {
-    const ValueId in = copy_[node.inputs[0]];
-    const DType dtype = copy_.from().values[node.outputs[0]].type.dtype;
-    const Node* clip = dtype == i8 || dtype == u8 ? copy_.made_by(in, "clip") : nullptr;
-    if (!clip) return no_value;
-    const auto [low, high] = limits_of(dtype);
-    if (clip->attributes.get_float("low") != low || clip->attributes.get_float("high") != high) return no_value;
-    ValueId rounded = clip->inputs[0];
-    double zero_point = 0;
-    if (const Node* sum = copy_.made_by(rounded, "add")) {
-      const auto added = number(sum->inputs[1]);
-      if (!added) return no_value;
-      zero_point = *added, rounded = sum->inputs[0];
-    }
-    const Node* round = copy_.made_by(rounded, "round");
-    if (!round) return no_value;
-    const Node *divided = copy_.made_by(round->inputs[0], "divide"),
-               *multiplied = copy_.made_by(round->inputs[0], "multiply");
-    // Multiplied by the inverse, or not divided at all.
-    const ValueId x = divided ? divided->inputs[0] : round->inputs[0];
-    auto own = quantised(x);
-    double scale = divided ? number(divided->inputs[1]).value_or(0) : 1;
-    if (!own && multiplied) {
-      own = quantised(multiplied->inputs[0]);
-      scale = 1 / number(multiplied->inputs[1]).value_or(0);
-    }
-    if (!own || type(own->codes).dtype != dtype || number(own->scale) != scale) return no_value;
-    constexpr double least = 1e-30, most = 1e30;  // products with a code are neither subnormal nor infinite
-    const auto of_codes = own->zero_point == no_value ? std::optional(0.0) : number(own->zero_point);
-    return of_codes == zero_point && std::abs(scale) >= least && std::abs(scale) <= most ? own->codes : no_value;
-  }
-
   // ---------------------------------------------------------------------------------------------------------------
   // Scales
 
   ValueId quotient(const Node& node) {
     const ValueId x = copy_[node.inputs[0]], by = copy_[node.inputs[1]];
     const bool is_scalar = type(by).rank() == 0 && type(by).dtype == f32 && number(by).value_or(0) > 0;
-    if (!is_scalar || to().is_constant(x) || !is_scaled(x)) return no_value;
-    const auto own = quantised(x);
-    return own && is_same_number(own->scale, by) ? no_value : divided(node, x, by);  // perhaps codes again
+    return is_scalar && !to().is_constant(x) && is_scaled(x) ? divided(node, x, by) : no_value;
   }
 
   bool is_known(ValueId id) {
@@ -213,8 +109,8 @@ class Multiplier {
   ValueId product(const Node& node) {
     const auto form = linear_of(copy_.from(), node);
     if (!form || !node.attributes.has("result") || !node.attributes.get_string("result").empty()) return no_value;
-    auto data = quantised(copy_[node.inputs[0]]), weights = quantised(copy_[node.inputs[1]]);
-    if (!data || !weights || type(data->codes).dtype.bits != 8 || !is_single(*data)) return no_value;
+    auto data = find_quantised(copy_, copy_[node.inputs[0]]), weights = find_quantised(copy_, copy_[node.inputs[1]]);
+    if (!data || !weights || type(data->codes).dtype.bits != 8 || !has_one_scale(to(), *data)) return no_value;
     const int axis = form->filter_axis;
     if (!is_along(weights->scale, weights->codes, axis) || !is_along(weights->zero_point, weights->codes, axis))
       return no_value;
@@ -318,9 +214,9 @@ class Multiplier {
   // Whether all codes less their zero points are of 8 bits and signed.
   bool fits_when_centred(const Quantised& x, int axis) {
     const auto fits = [](int64_t low, int64_t high) {
-      return low >= limits_of(i8).first && high <= limits_of(i8).second;
+      return low >= limits_of_codes(i8).first && high <= limits_of_codes(i8).second;
     };
-    const auto [low, high] = limits_of(type(x.codes).dtype);
+    const auto [low, high] = limits_of_codes(type(x.codes).dtype);
     if (const auto zero = number(x.zero_point)) {
       const auto z = static_cast<int64_t>(*zero);
       if (fits(low - z, high - z)) return true;

@@ -30,7 +30,8 @@ const Backend& backend() {
   // As on CPUs (targets/cpu/backend.cpp) but for what CUDA's compiler does itself: it unrolls, its text has functions
   // of its own for mathematics, and threads of one warp take both sides of a branch anyway.
   static const Backend gpus = {
-      .graph_passes = {"multiply_quantised", "tile_attention", "widen_at_loads", "fuse_pads", "assign_layout"},
+      .graph_passes = {"move_codes", "multiply_quantised", "tile_attention", "widen_at_loads", "fuse_pads",
+                       "assign_layout"},
       .lowering =
           {
               "lower_blocks",

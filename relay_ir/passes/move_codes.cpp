@@ -1,0 +1,182 @@
+// What is quantised is moved as codes, of a quarter of the bytes.  d(x) = (x - zero point) · scale, as DequantizeLinear
+// is imported, and q(x) = cast(clip(round(x / scale) + zero point)):
+//
+//   y = transpose(d(x))          ⇒   y = d(transpose(x))             scales of channels with them
+//   y = concat(d(a), d(b))       ⇒   y = d(concat(a, b))             of one scale
+//   y = q(reshape(x))            ⇒   y = reshape(q(x))               and so of concat(d(a), d(b)) of several
+//   y = q(d(x)), with one scale  ⇒   y = x
+//
+// The same of max_pool: the larger number has the larger code.  For targets that multiply codes.
+#include <algorithm>
+#include <cmath>
+
+#include "relay_ir/ops/common.h"
+#include "relay_ir/pass.h"
+#include "relay_ir/passes/quantised.h"
+#include "relay_ir/pattern.h"
+
+namespace tw::relay {
+namespace {
+
+// q(x).
+struct Quantisation {
+  ValueId x = no_value;
+  const Node *scaled = nullptr, *round = nullptr, *shifted = nullptr, *clip = nullptr,
+             *last = nullptr;  // shifted: or null
+  double scale = 0, zero_point = 0;
+};
+
+class Mover {
+ public:
+  explicit Mover(const Graph& graph) : uses_(graph), copy_(graph) {}
+
+  Graph run() {
+    static const RulesByOp<Rule> rules = {{"cast", &Mover::quantised}};
+    return copy_.rewrite([&](const Node& node) {
+      if (node.outputs.size() != 1) return no_value;
+      if (const Rule* rule = rules.find(node)) return (this->**rule)(node);
+      return moves(node) ? dequantised(node) : no_value;
+    });
+  }
+
+ private:
+  using Rule = ValueId (Mover::*)(const Node&);
+
+  const Graph& from() const { return copy_.from(); }
+  Graph& to() { return copy_.to(); }
+  DType dtype_of(ValueId now) { return to().values[now].type.dtype; }
+  std::optional<double> number(ValueId now) { return uniform_number(to(), now); }
+
+  bool moves(const Node& node) const {
+    return node.outputs.size() == 1 && node.op->facts.rounding == Rounding::moves &&
+           from().values[node.outputs[0]].type.dtype == f32;
+  }
+  static size_t operands_of(const Node& node) {
+    return std::min(node.inputs.size(), static_cast<size_t>(node.op->facts.operands));
+  }
+
+  ValueId add(const Node& node, const char* op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
+    return to().add_node(op, std::move(inputs), std::move(attributes), node.name + "." + op)[0];
+  }
+  ValueId moved(const Node& node, const std::vector<ValueId>& inputs) {
+    return to().add_node(*node.op, inputs, node.attributes, node.name + ".codes")[0];
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------
+  // Of what was quantised
+
+  ValueId dequantised(const Node& node) {
+    std::vector<ValueId> inputs = copy_.inputs_of(node);
+    std::optional<Quantised> all;
+    for (size_t i = 0; i < operands_of(node); ++i) {
+      const auto own = find_quantised(copy_, inputs[i]);
+      if (!own || !is_movable(node, *own) || (all && !is_same_scale(*own, *all))) return no_value;
+      all = own;
+      inputs[i] = own->codes;
+    }
+    if (!all) return no_value;
+    all->scale = beside(node, all->scale), all->zero_point = beside(node, all->zero_point);
+    ValueId whole = add(node, "cast", {moved(node, inputs)}, attributes_of({{"to", "i32"}}));
+    if (all->zero_point != no_value) whole = add(node, "subtract", {whole, all->zero_point});
+    return copy_.add(node, "multiply", {add(node, "cast", {whole}, attributes_of({{"to", "f32"}})), all->scale})[0];
+  }
+
+  // Codes of 8 bits, which all operators take.
+  bool is_movable(const Node& node, const Quantised& x) {
+    if (dtype_of(x.codes).bits != 8) return false;
+    if (!has_one_scale(to(), x) || to().values[x.scale].type.rank() > 0) return is_permutation(from(), node);
+    return node.op->kind != OpKind::reduction || number(x.scale).value_or(0) > 0;
+  }
+
+  // A scale or zero point for what is moved: with axes in another order where it has axes.
+  ValueId beside(const Node& node, ValueId parameter) {
+    if (parameter == no_value || to().values[parameter].type.rank() == 0) return parameter;
+    std::vector<Expr> shape = to().values[parameter].type.shape;
+    const int rank = from().values[node.inputs[0]].type.rank();
+    shape.insert(shape.begin(), static_cast<size_t>(rank) - shape.size(), Expr(1));
+    const ValueId whole = add(node, "reshape", {parameter}, attributes_of({{"shape", shape}}));
+    return to().add_node(*node.op, {whole}, node.attributes, node.name + ".scale")[0];
+  }
+
+  bool is_same_scale(const Quantised& a, const Quantised& b) {
+    const auto is_same = [&](ValueId p, ValueId q) { return p == q || (number(p) && number(p) == number(q)); };
+    const bool has_zero_points = a.zero_point != no_value && b.zero_point != no_value;
+    return dtype_of(a.codes) == dtype_of(b.codes) && is_same(a.scale, b.scale) &&
+           (has_zero_points ? is_same(a.zero_point, b.zero_point) : a.zero_point == b.zero_point);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------
+  // Of what will be
+
+  ValueId quantised(const Node& node) {
+    const auto q = find_quantisation(node);
+    if (!q) return no_value;
+    const ValueId own = codes_of(q->x, *q);
+    return own != no_value ? own : is_moved(q->x) ? quantised(q->x, *q) : no_value;
+  }
+
+  // By one positive scale, to all codes of a byte.
+  std::optional<Quantisation> find_quantisation(const Node& node) const {
+    Quantisation q{.last = &node};
+    const DType dtype = from().values[node.outputs[0]].type.dtype;
+    q.clip = dtype == i8 || dtype == u8 ? made_by(from(), uses_, node.inputs[0], "clip") : nullptr;
+    if (!q.clip) return std::nullopt;
+    const auto [low, high] = limits_of_codes(dtype);
+    if (q.clip->attributes.get_float("low") != low || q.clip->attributes.get_float("high") != high) return std::nullopt;
+    q.shifted = made_by(from(), uses_, q.clip->inputs[0], "add");
+    const auto zero_point = q.shifted ? uniform_number(from(), q.shifted->inputs[1]) : 0;
+    q.round = made_by(from(), uses_, (q.shifted ? q.shifted : q.clip)->inputs[0], "round");
+    if (!q.round || !zero_point) return std::nullopt;
+    q.zero_point = *zero_point;
+    const Node* divided = made_by(from(), uses_, q.round->inputs[0], "divide");
+    q.scaled = divided ? divided : made_by(from(), uses_, q.round->inputs[0], "multiply");
+    const ValueId factor = q.scaled ? q.scaled->inputs[1] : no_value;
+    const bool is_single = q.scaled && from().is_constant(factor) && from().values[factor].type.rank() == 0;
+    if (!is_single) return std::nullopt;
+    const double number = *uniform_number(from(), factor);
+    q.x = q.scaled->inputs[0], q.scale = divided ? number : 1 / number;
+    constexpr double least = 1e-30, most = 1e30;  // products with a code are neither subnormal nor infinite
+    return q.scale >= least && q.scale <= most ? std::optional(q) : std::nullopt;
+  }
+
+  // The codes of which x was made, where they are those that q makes of it.
+  ValueId codes_of(ValueId x, const Quantisation& q) {
+    const auto own = find_quantised(copy_, copy_[x]);
+    if (!own || dtype_of(own->codes) != from().values[q.last->outputs[0]].type.dtype) return no_value;
+    const auto zero_point = own->zero_point == no_value ? 0 : number(own->zero_point);
+    return number(own->scale) == q.scale && zero_point == q.zero_point ? own->codes : no_value;
+  }
+
+  // By an operator that moves elements for q alone.
+  bool is_moved(ValueId x) const {
+    const int maker = uses_.producer[x];
+    return maker >= 0 && moves(from().nodes[static_cast<size_t>(maker)]) && uses_.users[x].size() == 1 &&
+           !uses_.is_output[x];
+  }
+
+  ValueId quantised(ValueId x, const Quantisation& q) {
+    if (const ValueId own = codes_of(x, q); own != no_value) return own;
+    if (is_moved(x)) {
+      const Node& node = from().nodes[static_cast<size_t>(uses_.producer[x])];
+      std::vector<ValueId> inputs = copy_.inputs_of(node);
+      for (size_t i = 0; i < operands_of(node); ++i) inputs[i] = quantised(node.inputs[i], q);
+      return moved(node, inputs);
+    }
+    ValueId y = to().add_node(*q.scaled->op, {copy_[x], copy_[q.scaled->inputs[1]]}, {}, q.scaled->name)[0];
+    y = add(*q.last, "round", {y});
+    if (q.shifted) y = add(*q.last, "add", {y, copy_[q.shifted->inputs[1]]});
+    y = add(*q.last, "clip", {y}, q.clip->attributes);
+    return add(*q.last, "cast", {y}, q.last->attributes);
+  }
+
+  const Uses uses_;
+  GraphCopy copy_;
+};
+
+}  // namespace
+
+Graph move_codes(const Graph& graph, const PassContext& context) {
+  return product_rate(u8, context.target) >= 1 ? Mover(graph).run() : graph;
+}
+
+}  // namespace tw::relay
