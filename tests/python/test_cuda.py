@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
+import quantised_models
 import random_control
 import test_bytes
 import test_open_operators
@@ -269,6 +270,33 @@ def test_networks_that_the_quantiser_made(form, activations, device, tmp_path):
     ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / "case"], 300, device.env).values()
     assert status == "ok", message
     np.testing.assert_allclose(read_outputs(tmp_path / "case" / "outputs.bin")[0], expected, atol=2 * step)
+
+
+def test_quantised_layers_are_what_exact_arithmetic_gives(device, tmp_path):
+    cases = {name: quantised_models.layer(**options) for name, options in quantised_models.LAYERS.items()}
+    for name, (model, feed, _) in cases.items():
+        write_case(tmp_path / name, model, list(feed.values()))
+    done = run_folders(RUNNER, device.target, [tmp_path / name for name in cases], 300, device.env)
+    for name, (_, _, exact) in cases.items():
+        assert done[str(tmp_path / name)][0] == "ok", (name, done)
+        ours = read_outputs(tmp_path / name / "outputs.bin")[0]
+        # What is not nearly halfway between two codes is rounded to the nearer one.
+        assert np.abs(ours - exact).max() < 0.501, (name, np.abs(ours - exact).max())
+        assert len(np.unique(ours)) > 50, name
+
+
+@pytest.mark.parametrize("options", [{}, quantised_models.SYMMETRIC], ids=["unsigned", "symmetric"])
+@pytest.mark.parametrize("network", ["residual_network", "mobile_network", "encoder"])
+def test_quantised_networks_agree_with_onnx_runtime(network, options, device, tmp_path):
+    model = quantised_models.quantised(getattr(quantised_models, network)(), **options)
+    feed = np.random.default_rng(5).standard_normal(quantised_models.shape_of(model)).astype(np.float32)
+    write_case(tmp_path / "case", model, [feed])
+    ((status, message),) = run_folders(RUNNER, device.target, [tmp_path / "case"], 300, device.env).values()
+    assert status == "ok", message
+    ours, theirs = read_outputs(tmp_path / "case" / "outputs.bin")[0], quantised_models.unoptimised(model, feed)
+    apart = np.abs(ours - theirs) / quantised_models.step_of(model)
+    # Of codes that are nearly halfway some are the other one, and what is made of them differs, too.
+    assert apart.max() < 2.5 and np.mean(apart > 0.5) < 0.1
 
 
 ATTENTION = {  # batch, heads, queries, keys, size, mask

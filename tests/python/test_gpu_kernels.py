@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+import quantised_models
 import tilewright as tw
 from conftest import attention_model, model_of, run_tw, small_network, value
 from tilewright import _core, gpu_kernels, report
@@ -256,6 +257,29 @@ def test_products_of_bytes_are_made_by_tensor_cores(tmp_path, target, batch, zer
         assert kernel.instructions.get("f64", 0) <= 8 * kernel.instructions["global store"], kernel
         if not kernel.names[0].startswith("QLinearConv_0"):  # whose three channels lie apart
             assert names["LDGSTS"] > 3, (kernel, names)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90"])
+@pytest.mark.parametrize("options", [{}, quantised_models.SYMMETRIC], ids=["unsigned", "symmetric"])
+def test_quantised_networks_are_made_of_bytes(tmp_path, target, options):
+    model = quantised_models.quantised(quantised_models.residual_network(batch=8), **options)
+    kernels = gpu_kernels.of_artifact(artifact(model, tmp_path, target))
+    code = gpu_kernels.disassembly(str(tmp_path / "net.twa"))
+    products = [kernel for kernel in kernels if kernel.instructions.get("tensor")]
+    # Each with what is done to its sums: scales, a bias, what a block adds to it, and rounding.
+    assert sum(len(kernel.names) for kernel in products) == 11, kernels
+    # Beside them x is quantised, and two pools are.
+    assert sum(len(kernel.names) for kernel in kernels) == 14, kernels
+    for kernel in kernels:
+        assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), kernel
+    for kernel in products:
+        names = Counter(instruction.partition(".")[0] for instruction in code[kernel.symbol])
+        assert 0 < names["LDSM"] <= names["IMMA"] and not names["HMMA"], (kernel, names)
+        assert not names["MUFU"] and not names["FRND"] and not kernel.instructions.get("f64"), (kernel, names)
+    passes = ["move_codes", "multiply_quantised", "widen_at_loads"]
+    of_bytes, of_floats = (tw.compile(tw.load(model), target=target, skip=skip) for skip in ([], passes))
+    moved, before = (sum(step["bytes"] for step in e.describe()["steps"]) for e in (of_bytes, of_floats))
+    assert moved < before / 3, (moved, before)
 
 
 def one_operator(operation, length, dtype, rows=4096):
