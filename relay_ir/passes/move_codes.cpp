@@ -176,7 +176,7 @@ class Mover {
 }  // namespace
 
 Graph move_codes(const Graph& graph, const PassContext& context) {
-  return product_rate(u8, context.target) >= 1 ? Mover(graph).run() : graph;
+  return byte_product_rate(context.target) >= 1 ? Mover(graph).run() : graph;
 }
 
 }  // namespace tw::relay
