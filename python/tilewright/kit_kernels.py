@@ -202,9 +202,7 @@ def measurements() -> Iterator[Kernel]:
     ):
         nodes = [("Conv", ["x", "w"], ["y"], attributes)]
         for precision in ("f32", "bf16"):
-            yield Kernel(
-                f"time-convolution-{name}-{precision}", nodes, {"x": x}, {"w": random(w)}, precision=precision
-            )
+            yield Kernel(f"time-convolution-{name}-{precision}", nodes, {"x": x}, {"w": random(w)}, precision=precision)
 
 
 def arithmetic(target: str, dtype: str, chain: int = 256) -> Case:

@@ -7,8 +7,8 @@
 // neighbours of 16 × 8 elements, of 16 bits each, are what the instruction takes as rows of its first operand: what is
 // made of sums element by element can be multiplied without leaving the registers.  Where uses take eight columns at a
 // time, they are 8x to 8x + 7 of each 32, one access of 16 bytes: then the instruction multiplies rows of the second
-// operand in another order, in which they lie in shared memory: of each eight the first two, then of each eight the next
-// two, and so on.
+// operand in another order, in which they lie in shared memory: of each eight the first two, then of each eight the
+// next two, and so on.
 //
 // A matrix that ldmatrix reads lies in shared memory with the 16-byte pieces of a row in another order in each row:
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a

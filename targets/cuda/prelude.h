@@ -99,7 +99,9 @@ TW_FUNCTION void tw_publish_shared() { asm volatile("fence.proxy.async.shared::c
 // Counters of bytes in shared memory ("mbarrier" in the PTX ISA), whose phase ends when its one arrival is there and the
 // bytes that were expected have come.
 TW_FUNCTION void tw_set_up_counter(u64* counter) { asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(tw_shared_address(counter)) : "memory"); }
-TW_FUNCTION void tw_publish_counters() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+TW_FUNCTION void tw_publish_counters() {
+  asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+}
 TW_FUNCTION void tw_expect(u64* counter, int bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(tw_shared_address(counter)), "r"(bytes) : "memory");
 }

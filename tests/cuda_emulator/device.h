@@ -305,10 +305,10 @@ inline void tw_multiply_group(float* c, unsigned long long a, unsigned long long
 // clang-format off
 TW_WGMMA(bf16, 64) TW_WGMMA(bf16, 128) TW_WGMMA(bf16, 256)
 TW_WGMMA(f16, 64) TW_WGMMA(f16, 128) TW_WGMMA(f16, 256)
-// clang-format on
+    // clang-format on
 
-template <int count>
-inline void tw_hold(float*) {}
+    template <int count>
+    inline void tw_hold(float*) {}
 inline void tw_begin_products() {
   tw_module.services->begin_products();
 }

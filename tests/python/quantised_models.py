@@ -1,4 +1,4 @@
-"""Networks whose products are of quantised data, as quantisers export them: QuantizeLinear and DequantizeLinear (QDQ)."""
+"""Networks whose products are of quantised data, as exporters write them: QuantizeLinear, DequantizeLinear (QDQ)."""
 
 import tempfile
 from pathlib import Path
@@ -84,7 +84,9 @@ def encoder(batch=2, length=16, width=64, heads=4):
     n.weights |= {"scale": np.array((width / heads) ** -0.5, F32), "ones": np.ones(width, F32)}
     order = {"q": [0, 2, 1, 3], "k": [0, 2, 3, 1], "v": [0, 2, 1, 3]}
     q, k, v = (
-        n.add("Transpose", [n.add("Reshape", [n.linear("x", c, width, width), "split"], c + "r")], c + "t", perm=order[c])
+        n.add(
+            "Transpose", [n.add("Reshape", [n.linear("x", c, width, width), "split"], c + "r")], c + "t", perm=order[c]
+        )
         for c in "qkv"
     )
     scores = n.add("Mul", [n.add("MatMul", [q, k], "s"), "scale"], "t")
@@ -171,7 +173,10 @@ def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, by_channel=T
     sx, s = F32(0.02), scale_w if by_channel else scale_w[0]
     tensors = {"sx": sx, "zx": np.array(zero, data), "sw": s, "zw": zeros if by_channel else zeros[0]}
     attributes = {"axis": axis} if by_channel else {}
-    nodes = [("DequantizeLinear", ["x", "sx", "zx"], ["xf"]), ("DequantizeLinear", ["w", "sw", "zw"], ["wf"], attributes)]
+    nodes = [
+        ("DequantizeLinear", ["x", "sx", "zx"], ["xf"]),
+        ("DequantizeLinear", ["w", "sw", "zw"], ["wf"], attributes),
+    ]
     wide_x, wide_w = x.astype(float) - zero, w.astype(float) - weight_zero
     spread = [-1 if d == axis else 1 for d in range(len(filters))]
     real_w = wide_w * (s.reshape(spread) if by_channel else s).astype(float)
