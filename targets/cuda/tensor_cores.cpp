@@ -28,6 +28,7 @@
 #include "targets/cuda/device_facts.h"
 #include "targets/cuda/fragments.h"
 #include "targets/cuda/matrices.h"
+#include "tensor_ir/arith/region.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
@@ -63,6 +64,7 @@ constexpr WarpTile group_tiles[] = {
 };
 constexpr WarpTile further_group_tiles[] = {{256, 128, 64, 16, 1}, {256, 64, 64, 16, 1}};
 
+constexpr int64_t most_stages = 6;    // of a pipeline along k
 constexpr int64_t deepest_step = 32;  // along k, of a warp's tiles
 
 // Cycles of a multiprocessor for 32 terms of each sum of a tile: for each sum and each row and column that is read
@@ -220,9 +222,10 @@ int64_t decide_rows_in_turn(Schedule& schedule, int64_t tile_rows) {
 
 // How many steps along k have their operands in shared memory, where so many blocks are to find room.
 int64_t decide_stages(Schedule& schedule, int64_t steps, int64_t bytes, int64_t blocks, int64_t room) {
-  constexpr int64_t enough = 4, most = 6;
+  constexpr int64_t enough = 4;
   std::vector<Candidate> candidates;
-  for (int64_t stages = 1; stages <= std::min({most, room / bytes, steps}); ++stages) candidates.push_back({{stages}});
+  for (int64_t stages = 1; stages <= std::min({most_stages, room / bytes, steps}); ++stages)
+    candidates.push_back({{stages}});
   const int64_t analytic = std::max<int64_t>(1, std::min({enough, room / blocks / bytes, steps}));
   return schedule.decide("stages", candidates, {analytic})[0];
 }
@@ -331,10 +334,32 @@ bool is_box(const Schedule& schedule, const BlockRef& copy) {
   return can_prove(columns <= Expr(line));
 }
 
+// Whichever iterations of the loop are copied ahead, what they read is found by the loop's variable times a number:
+// other forms are not shown to be boxes once numbers are added to it.
+bool moves_evenly(const Schedule& schedule, const BlockRef& copy, const LoopRef& loop) {
+  const Block& block = schedule.node(copy);
+  const Load& read = *block.body.as<Store>()->value.as<Load>();
+  Substitution bindings;
+  for (const IterVar& iter : block.iters) bindings[iter.var] = iter.binding;
+  Assumptions ranges;
+  for (const LoopRef& each : schedule.loops(copy)) ranges.bind_range(each.var, schedule.node(each).extent);
+  Expr offset(0), stride(1);
+  for (size_t d = read.indices.size(); d-- > 0;) {
+    offset = substitute(read.indices[d], bindings) * stride + offset;
+    stride = stride * read.buffer->shape[d];
+  }
+  for (int64_t ahead = 0; ahead < most_stages; ++ahead) {
+    const Expr place = simplify(substitute(offset, {{loop.var, loop.var + Expr(ahead)}}), ranges);
+    for (const auto& [term, coefficient] : linear_form(place).terms)
+      if (uses_var(term, loop.var) && term.get() != loop.var.get()) return false;
+  }
+  return true;
+}
+
 // The copy to shared memory, made by the GPU as a whole where it is a box of a tensor (tile_copies.h).
 bool copy_as_tile(Schedule& schedule, const BlockRef& copy, const LoopRef& outer) {
   const std::vector<LoopRef> loops = loops_below(schedule, copy, outer);
-  if (loops.size() < 2 || !is_box(schedule, copy)) return false;
+  if (loops.size() < 2 || !is_box(schedule, copy) || !moves_evenly(schedule, copy, outer)) return false;
   for (size_t i = 0; i + 2 < loops.size(); ++i)
     if (extent_of(schedule, loops[i]) != 1) return false;
   const std::string name = written_by(schedule, copy)->dtype == f16 ? "tile_copy_f16" : "tile_copy_bf16";
