@@ -14,7 +14,6 @@ import tilewright as tw
 from . import cli_options as options
 from .cli_models import Compiling, compiles
 from .notes import note
-from .options import PRECISIONS
 
 OnnxPath = Annotated[Path, typer.Argument(help="An ONNX model.")]
 Against = Annotated[
@@ -39,6 +38,8 @@ Unfused = Annotated[list[str], typer.Option(help="Do not fuse this node with oth
 
 
 def parse_against(text: str) -> Any:
+    from .options import PRECISIONS
+
     return {"precision": text} if text in PRECISIONS else text
 
 

@@ -501,8 +501,9 @@ if __name__ == "__main__":
     for line in sys.stdin:
         seed, *alone = line.split()
         graph = OpenGraph(int(seed))
-        # Of four for a GPU, one has products of bf16 and one of f16.
-        precision = {2: "bf16", 3: "f16"}.get(int(seed) % 4, "f32") if target.startswith("cuda") else "f32"
+        # Of eight for a GPU, two have products of bf16, two of f16 and one of tf32.
+        on_gpu = {2: "bf16", 3: "f16", 5: "tf32", 6: "bf16", 7: "f16"}
+        precision = on_gpu.get(int(seed) % 8, "f32") if target.startswith("cuda") else "f32"
         status, message = compare(graph, bool(alone), int(seed) % 2 == 0, target, precision)
         text = f"{message} of {describe(graph)}" if message else ""
         print(status, line.strip(), " ".join(text.split()), sep="\t", flush=True)

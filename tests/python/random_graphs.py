@@ -445,6 +445,8 @@ def describe(model):
 def rounded(array, precision):
     if array.dtype != np.float32:
         return array
+    if precision == "tf32":  # ties away from zero, as far as numbers are finite
+        return ((array.view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
     return array.astype({"bf16": ml_dtypes.bfloat16, "f16": np.float16}[precision]).astype(np.float32)
 
 
@@ -458,7 +460,7 @@ def distance_of_roundings(model, inputs, want, precision):
         array = onnx.numpy_helper.to_array(tensor)
         tensor.CopyFrom(onnx.numpy_helper.from_array(rounded(array, precision), tensor.name))
     (moved,) = run_onnxruntime(other, [rounded(a, precision) for a in inputs])
-    unit = {"bf16": 2.0**-8, "f16": 2.0**-11}[precision]
+    unit = {"bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11}[precision]
     return 8 * unit * float(np.abs(want).max(initial=0)) + 16 * float(np.abs(moved - want).max(initial=0))
 
 
@@ -490,10 +492,10 @@ def differences(cases, mode, env=None, timeout=600, precision=None):
 
 
 def cuda_differences(seeds, target, env):
-    """Of a graph for each seed, as differences(): half of them in f32, the others with products of bf16 and f16."""
+    """Of a graph for each seed, as differences(): three of eight in f32, the others with products of tf32, bf16, f16."""
     compared, bad = 0, []
-    for precision, those in {None: (0, 1), "bf16": (2,), "f16": (3,)}.items():
-        cases = [(f"seed-{seed}", *graph(wide(seed))) for seed in seeds if seed % 4 in those]
+    for precision, those in {None: (0, 1, 4), "tf32": (5,), "bf16": (2, 6), "f16": (3, 7)}.items():
+        cases = [(f"seed-{seed}", *graph(wide(seed))) for seed in seeds if seed % 8 in those]
         number, problems = differences(cases, target, env, timeout=1800, precision=precision)
         compared += number
         bad += [(f"{name} in {precision or 'f32'}", problem) for name, problem in problems]

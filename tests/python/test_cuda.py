@@ -21,7 +21,7 @@ import test_quantized_operators
 import tilewright as tw
 from conftest import ROOT, attention_model, model_of, reference, run_tw, small_network, value
 from onnx_suite import read_outputs, run_folders, run_suite, summary, write_case
-from random_graphs import KINDS, cuda_differences, differences, run_onnxruntime, single, small
+from random_graphs import KINDS, cuda_differences, differences, rounded, run_onnxruntime, single, small
 from test_networks import NETWORKS, feed_of
 from test_precision import convolutional
 from tilewright import machine
@@ -202,11 +202,6 @@ def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision
         np.testing.assert_allclose(ours[name], theirs, rtol=0, atol=near)
 
 
-def as_tf32(array):
-    """The nearest numbers of 10 bits of mantissa, ties away from zero."""
-    return ((array.view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
-
-
 @pytest.mark.parametrize("sizes", [(37, 53, 29), (130, 70, 137), (5, 9, 7), (64, 64, 640)], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 def test_products_of_tf32_are_those_of_rounded_operands(sizes, turned, device, tmp_path):
@@ -231,8 +226,8 @@ def test_products_of_tf32_are_those_of_rounded_operands(sizes, turned, device, t
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     size = np.abs(wide_a) @ np.abs(wide_b) + np.abs(c)
     # Products of 11 bits by 11 are exact: what is left is rounding of sums in f32, which tensor cores may cut off.
-    rounded = as_tf32(a).astype(np.float64) @ as_tf32(b).astype(np.float64) + c
-    assert (np.abs(ours - rounded) <= 2.0**-20 * size).all()
+    expected = rounded(a, "tf32").astype(np.float64) @ rounded(b, "tf32").astype(np.float64) + c
+    assert (np.abs(ours - expected) <= 2.0**-20 * size).all()
     # Each factor is off by up to 2^-11 of its size.
     (theirs,) = run_onnxruntime(model, [*feed.values()])
     off = np.abs(ours - theirs)
