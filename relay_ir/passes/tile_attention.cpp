@@ -61,7 +61,9 @@ Graph tile_attention(const Graph& graph, const PassContext& context) {
     if (dtype.bytes() > 4 || !fits(size) || !fits(columns)) continue;
     const int64_t heads = element_count(shapes[0]) / queries / size;
     const int64_t tile = queries_of_tile(heads, queries, context.target);
-    const bool is_of_tf32 = context.precision == Precision::tf32 && dtype == f32 && !is_named(node, context.kept_nodes);
+    // Of a few queries keys are read once, which takes the time.
+    const bool is_of_tf32 = context.precision == Precision::tf32 && dtype == f32 && tile > attention_granule &&
+                            !is_named(node, context.kept_nodes);
     const int64_t part = keys_of_tile(keys, {tile, size, columns, dtype.bytes(), is_of_tf32}, context.target);
     // Few blocks that go over many keys leave most of the device idle.
     const int64_t blocks = heads * ((queries + tile - 1) / tile);

@@ -43,6 +43,12 @@ struct StagedTile {
     const int64_t elements = queries * size + versions * keys * (size + columns) + weights;
     return elements * element_bytes + queries * values_of_row * 4 + between_arrays;
   }
+  // Whether the registers of tensor cores' threads hold it, of which 32 have 16 rows: results as they were and those
+  // that are made, scores, weights as they are multiplied, and values of 16 keys on their way.
+  bool fits_registers(int64_t keys, const Target& target) const {
+    constexpr int64_t most = 224;
+    return !is_for_tensor_cores(target) || columns + keys / 2 + (keys + columns) * element_bytes / 8 <= most;
+  }
   // So many fit beside each other.
   bool fits(int64_t keys, int64_t versions, int64_t blocks, const Target& target) const {
     return blocks * bytes(keys, versions, target) <= target.shared_bytes;
@@ -55,7 +61,8 @@ inline int64_t keys_of_tile(int64_t keys, const StagedTile& staged, const Target
   const auto fitting = [&](int64_t least, int64_t versions, int64_t blocks) {
     std::vector<int64_t> sizes;
     for (int64_t size = most_in_tile; size >= least; size -= attention_granule)
-      if (staged.fits(size, size < keys ? versions : 1, blocks, target)) sizes.push_back(size);
+      if (staged.fits_registers(size, target) && staged.fits(size, size < keys ? versions : 1, blocks, target))
+        sizes.push_back(size);
     return sizes;
   };
   std::vector<int64_t> sizes;

@@ -375,15 +375,18 @@ ATTENTION_TYPES += [(f"cuda:sm_{n}", onnx.TensorProto.FLOAT16, "f32") for n in (
 
 @pytest.mark.parametrize("target, kind, precision", ATTENTION_TYPES)
 def test_attention_is_a_kernel_whose_scores_are_in_registers(tmp_path, target, kind, precision):
-    on_tensor_cores = kind != onnx.TensorProto.FLOAT or precision == "tf32"
     for case in ATTENTION:
+        on_tensor_cores = kind != onnx.TensorProto.FLOAT or (precision == "tf32" and case[2] > 16)
+        # Rows of 128 elements of f32 take half of the little shared memory of sm_89.
+        blocks = 1 if (target, precision, case[4]) == ("cuda:sm_89", "tf32", 128) else 2
         (kernel,) = gpu_kernels.of_artifact(artifact(attention_model(*case, kind), tmp_path, target, precision))
         assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), (case, kernel)
-        assert kernel.blocks_of_multiprocessor >= 2, (case, kernel)
+        assert kernel.blocks_of_multiprocessor >= blocks, (case, kernel)
         assert bool(kernel.instructions.get("tensor")) == on_tensor_cores, (case, kernel)
         if kernel.instructions.get("tensor"):  # values of rows go into shared memory, and keys that do not come ahead
-            copied_by_threads = 0 if kernel.instructions.get("async copy") else 16
-            assert kernel.instructions["shared store"] <= 21 + copied_by_threads, (case, kernel)
+            of_rows, of_keys = (29, 32) if precision == "tf32" else (21, 16)
+            copied_by_threads = 0 if kernel.instructions.get("async copy") else of_keys
+            assert kernel.instructions["shared store"] <= of_rows + copied_by_threads, (case, kernel)
             assert kernel.instructions["barrier"] <= 7, (case, kernel)
 
 
