@@ -115,7 +115,7 @@ class Multiplier {
     if (!is_along(weights->scale, weights->codes, axis) || !is_along(weights->zero_point, weights->codes, axis))
       return no_value;
     const bool is_centred = weights->zero_point == no_value || fits_when_centred(*weights, axis);
-    if (!is_centred && form->has_window) return no_value;
+    if (!is_centred && (form->groups > 1 || type(weights->codes).dtype.bits != 8)) return no_value;
     const Expr terms = terms_of(weights->codes, *form);
     constexpr int64_t most_of_data = 255, most_of_weights = 128;
     const int64_t largest_term = most_of_data * (is_centred ? most_of_weights : most_of_data);
@@ -144,43 +144,62 @@ class Multiplier {
     ValueId x = data.codes;
     if (zero != no_value && form.has_window) x = padded(to(), x, attributes, cast(node, zero, type(x).dtype));
     ValueId sum = to().add_node(*node.op, {x, weights.codes}, attributes, node.name)[0];
-    if (zero != no_value)
-      sum = add(node, "subtract", {sum, add(node, "multiply", {zero, sums_of_filters(node, form, weights.codes)})});
+    if (zero != no_value) sum = add(node, "subtract", {sum, of_filters(node, form, weights.codes, zero)});
     if (weights.zero_point == no_value) return sum;
-    ValueId of_rows = sums_of_rows(node, form, x);
+    ValueId rows = form.has_window ? of_windows(node, data.codes, weights.codes, zero)
+                                   : reduced(node, data.codes, {form.data_axis});
     if (zero != no_value) {
-      const ValueId count = to().add_constant(node.name + ".terms", int_array({*as_int(terms)}, i32).reshape({}));
-      of_rows = add(node, "subtract", {of_rows, add(node, "multiply", {zero, count})});
+      const ValueId count = constant(node, "terms", *as_int(terms));
+      rows = add(node, "subtract", {rows, add(node, "multiply", {zero, count})});
     }
-    const ValueId zeros = beside(node, weights.zero_point, form);
-    return add(node, "subtract", {sum, add(node, "multiply", {of_rows, zeros})});
+    return add(node, "subtract", {sum, of_rows(node, form, rows, beside(node, weights.zero_point, form))});
+  }
+
+  // Beside the result, times the zero point of the data: each filter's sum.  What is done to sums before they have
+  // another shape is done where they are made.
+  ValueId of_filters(const Node& node, const Linear& form, ValueId weights, ValueId zero) {
+    std::vector<Expr> shape = type(weights).shape;
+    std::vector<int64_t> axes;
+    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
+      if (form.has_window ? d != form.filter_axis : d == form.weight_axis) axes.push_back(d);
+    const ValueId all = add(node, "multiply", {zero, reduced(node, weights, std::move(axes))});
+    if (form.has_window) return beside(node, all, form);
+    shape.erase(shape.begin() + form.weight_axis);
+    shape.insert(shape.end() - 1, Expr(1));
+    return reshape(node, all, shape);
+  }
+
+  // …times those of the weights: each row's, or each window's.
+  ValueId of_rows(const Node& node, const Linear& form, ValueId rows, ValueId zeros) {
+    if (form.has_window) return add(node, "multiply", {rows, zeros});
+    std::vector<Expr> shape = type(rows).shape;
+    shape.emplace_back(1);
+    if (type(zeros).rank() == 0) return reshape(node, add(node, "multiply", {rows, zeros}), shape);
+    return add(node, "multiply", {reshape(node, rows, shape), zeros});
+  }
+
+  // The sums of what windows see: of the channels' sums.
+  ValueId of_windows(const Node& node, ValueId data, ValueId weights, ValueId zero) {
+    ValueId x = add(node, "reduce_sum", {cast(node, data, i32)}, attributes_of({{"axes", std::vector<int64_t>{1}}}));
+    Shape window = *static_shape(type(weights));
+    NodeAttributes attributes = node.attributes;
+    if (zero != no_value) {
+      const ValueId channels = constant(node, "channels", window[1]);
+      x = padded(to(), x, attributes, add(node, "multiply", {zero, channels}));
+    }
+    window[0] = window[1] = 1;
+    const std::vector<int64_t> ones(static_cast<size_t>(element_count(window)), 1);
+    const ValueId all = to().add_constant(node.name + ".window", int_array(ones, i32).reshape(window));
+    return to().add_node(*node.op, {x, all}, attributes, node.name + ".sums")[0];
+  }
+
+  ValueId constant(const Node& node, const std::string& what, int64_t number) {
+    return to().add_constant(node.name + "." + what, int_array({number}, i32).reshape({}));
   }
 
   ValueId reduced(const Node& node, ValueId codes, std::vector<int64_t> axes) {
     return add(node, "reduce_sum", {cast(node, codes, i32)},
                attributes_of({{"axes", std::move(axes)}, {"keepdims", int64_t{0}}}));
-  }
-
-  // Of each filter, beside the result.
-  ValueId sums_of_filters(const Node& node, const Linear& form, ValueId weights) {
-    std::vector<Expr> shape = type(weights).shape;
-    if (!form.has_window) {
-      shape.erase(shape.begin() + form.weight_axis);
-      shape.insert(shape.end() - 1, Expr(1));
-      return reshape(node, reduced(node, weights, {form.weight_axis}), shape);
-    }
-    std::vector<int64_t> axes;
-    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
-      if (d != form.filter_axis) axes.push_back(d);
-    return beside(node, reduced(node, weights, std::move(axes)), form);
-  }
-
-  // Of each row of a product's data, beside the result.
-  ValueId sums_of_rows(const Node& node, const Linear& form, ValueId data) {
-    std::vector<Expr> shape = type(data).shape;
-    shape.erase(shape.begin() + form.data_axis);
-    shape.emplace_back(1);
-    return reshape(node, reduced(node, data, {form.data_axis}), shape);
   }
 
   // How many terms a sum has.

@@ -149,8 +149,8 @@ def codes(rng, dtype, *shape):
     return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
-def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, by_channel=True, constant=True, residual=False,
-          activation=None, seed=0):  # fmt: skip
+def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, fits=True, by_channel=True, constant=True,
+          residual=False, activation=None, seed=0):  # fmt: skip
     """One product of codes between DequantizeLinear and QuantizeLinear: the model, its inputs, and the codes that exact
     arithmetic gives before they are rounded."""
     rng = np.random.default_rng(seed)
@@ -164,7 +164,7 @@ def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, by_channel=T
         "Depthwise": ([2, 32, 8, 8], [32, 1, 3, 3], 0),
     }[op]
     x, w = codes(rng, data, *shape), codes(rng, weight, *filters)
-    if weight == np.uint8 and weight_zero != 128:  # that fit into signed bytes
+    if fits and weight == np.uint8:  # less their zero point, into signed bytes
         w = np.clip(w.astype(int), weight_zero - 128, weight_zero + 127).astype(np.uint8)
     by_channel = by_channel and axis is not None
     count = filters[axis] if by_channel else 1
@@ -247,6 +247,9 @@ LAYERS = {
     "convolution-signed": {"op": "Conv", "data": np.int8, "residual": True, "by_channel": False},
     "convolution-signed-zero": {"op": "Conv", "data": np.int8, "zero": 9},
     "convolution-unsigned-weights": {"op": "Conv", "weight": np.uint8, "weight_zero": 128},
+    "product-wide-weights": {"op": "MatMul", "zero": 9, "weight": np.uint8, "weight_zero": 60, "fits": False},
+    "convolution-wide-weights": {"op": "Conv", "zero": 128, "weight": np.uint8, "weight_zero": 60, "fits": False},
+    "convolution-signed-weights-zero": {"op": "Conv", "weight_zero": -20, "fits": False, "by_channel": False},
     "stem": {"op": "Stem", "zero": 121},
     "grouped": {"op": "Grouped", "zero": 4},
     "depthwise": {"op": "Depthwise", "zero": 130},

@@ -267,6 +267,19 @@ def test_networks_that_the_quantiser_made(form, activations, device, tmp_path):
     np.testing.assert_allclose(read_outputs(tmp_path / "case" / "outputs.bin")[0], expected, atol=2 * step)
 
 
+@pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(131), np.int8(-128), np.int8(5)], ids=lambda zero: repr(zero))
+def test_floats_are_rounded_to_codes_as_on_cpus(zero, device, tmp_path):
+    """Halfway between two, beyond the limits, and not a number."""
+    x = np.concatenate(
+        [np.arange(-700, 700) / 4, [np.inf, -np.inf, np.nan, -0.0, 1e-40, 2**22 + 0.5, -(2.0**31), 3e38]]
+    )
+    x = x.astype(np.float32)
+    kinds = quantised_models.KINDS[type(zero)]
+    nodes = [("QuantizeLinear", ["x", "s", "z"], ["y"])]
+    model = model_of(nodes, [value("x", x.shape)], [value("y", x.shape, kinds)], {"s": np.float32(0.5), "z": zero})
+    results_of_bytes(model, {"x": x}, device, tmp_path / "case")
+
+
 def test_quantised_layers_are_what_exact_arithmetic_gives(device, tmp_path):
     cases = {name: quantised_models.layer(**options) for name, options in quantised_models.LAYERS.items()}
     for name, (model, feed, _) in cases.items():
