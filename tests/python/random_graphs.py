@@ -492,7 +492,7 @@ def differences(cases, mode, env=None, timeout=600, precision=None):
 
 
 def cuda_differences(seeds, target, env):
-    """Of a graph for each seed, as differences(): three of eight in f32, the others with products of tf32, bf16, f16."""
+    """Of a graph for each seed, as differences(): three of eight in f32, others with products of tf32, bf16 and f16."""
     compared, bad = 0, []
     for precision, those in {None: (0, 1, 4), "tf32": (5,), "bf16": (2, 6), "f16": (3, 7)}.items():
         cases = [(f"seed-{seed}", *graph(wide(seed))) for seed in seeds if seed % 8 in those]
