@@ -70,7 +70,16 @@ class Kernel:
 def checks() -> Iterator[Kernel]:
     nodes: Nodes
     attributes: dict[str, Any]
-    for m, n, k in ((1, 1, 1), (17, 33, 20), (70, 130, 37), (128, 128, 128), (257, 129, 65), (1, 1000, 300)):
+    products = (
+        (1, 1, 1),
+        (17, 33, 20),
+        (70, 130, 37),
+        (128, 128, 128),
+        (257, 129, 65),
+        (1, 1000, 300),
+        (300, 520, 256),
+    )
+    for m, n, k in products:
         name = f"kernel-product-{m}x{k}x{n}"
         for dtype in ("f32", "f16", "bf16"):
             yield Kernel(f"{name}-{dtype}", [("MatMul", ["a", "b"], ["y"])], {"a": (m, k), "b": (k, n)}, dtype=dtype)
@@ -84,6 +93,7 @@ def checks() -> Iterator[Kernel]:
         ("3x3-strides", (1, 16, 28, 30), (33, 16, 3, 3), {"pads": [1] * 4, "strides": [2, 2]}),
         ("5x5-dilated", (1, 3, 31, 29), (17, 3, 5, 5), {"dilations": [2, 2]}),
         ("1x1", (1, 65, 14, 14), (130, 65, 1, 1), {}),
+        ("3x3-large", (1, 64, 24, 24), (128, 64, 3, 3), {"pads": [1] * 4}),
         ("depthwise", (1, 40, 17, 19), (40, 1, 3, 3), {"pads": [1] * 4, "group": 40}),
         ("groups", (1, 24, 12, 12), (48, 6, 3, 3), {"group": 4}),
     ):
