@@ -37,6 +37,7 @@ std::vector<TensorMap> tensor_maps_of(const Launch& launch, const Func& kernel, 
   for (const TensorMapOfBuffer& own : launch.maps) {
     TensorMap& map = maps.emplace_back();
     const auto at = std::find(kernel.buffers.begin(), kernel.buffers.end(), own.buffer);
+    check(at != kernel.buffers.end(), "tensor_maps_of: a map is of one of the kernel's buffers");
     map.buffer = static_cast<uint32_t>(at - kernel.buffers.begin());
     map.element_bytes = static_cast<uint32_t>(own.buffer->dtype.bytes());
     for (const Expr& extent : own.extents) map.extents.push_back(size_of(extent));

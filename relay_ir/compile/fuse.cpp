@@ -11,8 +11,7 @@
 //   depthwise    takes up the contraction that makes its channels, with its epilogue, where a pass has decided so
 //   convolution  takes up the pad of its data, where a pass has decided so
 //   conversion   takes up nothing, where a pass has decided that it is computed of what is stored; what it makes is
-//   taken
-//                up like a load
+//                taken up like a load
 //   attention    takes up transposes and slices of its inputs, and the transpose of its result: it reads and writes
 //                with any strides
 //

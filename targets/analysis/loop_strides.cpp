@@ -13,7 +13,7 @@ std::optional<int64_t> loop_stride(const Schedule& schedule, const BlockRef& blo
   return step.is_defined() ? as_int(step) : std::nullopt;
 }
 
-Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& access, const LoopRef& loop) {
+PlaceInLoops place_in_loops(const Schedule& schedule, const BlockRef& block, const Access& access) {
   const Block& node = schedule.node(block);
   Substitution bindings;
   for (const IterVar& iter : node.iters) bindings[iter.var] = iter.binding;
@@ -24,6 +24,11 @@ Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& ac
     offset = substitute(access.indices[d], bindings) * stride + offset;
     stride = stride * access.buffer->shape[d];
   }
+  return {offset, assumptions};
+}
+
+Expr loop_step(const Schedule& schedule, const BlockRef& block, const Access& access, const LoopRef& loop) {
+  const auto [offset, assumptions] = place_in_loops(schedule, block, access);
   const Expr canonical = simplify(offset, assumptions);
   if (!uses_var(canonical, loop.var)) return Expr(0);
   // Linear in the loop: the offset without the loop's own part must not depend on it.

@@ -73,19 +73,11 @@ int64_t counter_bytes(const TileCopies& tiles) {
   return tiles.groups * static_cast<int64_t>(sizeof(uint64_t));
 }
 
-// Whether threads bring something to shared memory themselves while products are made of what lies there: between
-// begin_copies and commit_copies or, if not `is_asynchronous`, at any time.
-bool has_stores_of_threads(const Stmt& s, const TileCopies& tiles, bool is_asynchronous) {
-  bool is_copying = !is_asynchronous, found = false;
-  const std::function<void(const Stmt&)> walk = [&](const Stmt& child) {
-    const auto* store = child.as<Store>();
-    const auto* effect = child.as<Evaluate>() ? child.as<Evaluate>()->call.as<Call>() : nullptr;
-    if (is_asynchronous && effect && effect->intrinsic == Intrinsic::begin_copies) is_copying = true;
-    if (is_asynchronous && effect && effect->intrinsic == Intrinsic::commit_copies) is_copying = false;
-    found |= store && is_copying && store->buffer->scope == Scope::shared && !tiles.copies.count(child.get());
-    for_each_child(child, [](const Expr&) {}, walk);
-  };
-  walk(s);
+// Whether threads store something in shared memory themselves.
+bool has_stores_of_threads(const Stmt& body, const TileCopies& tiles) {
+  bool found = false;
+  visit(body,
+        [&](const Store& store) { found |= store.buffer->scope == Scope::shared && !tiles.copies.count(&store); });
   return found;
 }
 
@@ -110,9 +102,9 @@ class KernelEmitter : public FragmentEmitter {
     for (size_t m = 0; m < tiles_.maps.size(); ++m)
       signature += ", const __grid_constant__ tw_tensor_map " + map_name(m);
     has_bound_loops_ = has_bound_loop(kernel_.func.body);
-    publishes_ =
-        multiplies_asynchronously(kernel_.func.body) && has_stores_of_threads(kernel_.func.body, tiles_, false);
-    copies_by_threads_ = tiles_.groups == 0 || has_stores_of_threads(kernel_.func.body, tiles_, true);
+    const bool threads_store = has_stores_of_threads(kernel_.func.body, tiles_);
+    publishes_ = multiplies_asynchronously(kernel_.func.body) && threads_store;
+    copies_by_threads_ = tiles_.groups == 0 || threads_store;
     depth_ = 1;
     for (const Var& parameter : kernel_.func.parameters) narrow_parameter(parameter);
     if (launch_.shared_bytes > 0) {
@@ -205,18 +197,12 @@ class KernelEmitter : public FragmentEmitter {
     // Whatever the sizes: no grid is larger.
     std::string var = declare_counter(n.var, is_narrow(n.extent) ? n.extent : Expr(most_blocks[0]));
     std::string type = counter_type(n.var);
-    const bool is_tile = is_around_tiles(n);
-    if (is_tile && axis == ThreadAxis::thread_z) {
-      line("const " + type + " " + var + " = 0;");
-      line("if (" + std::string(is_first_thread) + ") {");
-      nested(n.body);
-      line("}");
-      --depth_;
-      return line("}");
-    }
+    const bool is_tile = is_around_tiles(n), begins_tile = is_tile && axis == ThreadAxis::thread_z;
     if (is_of_warp(n) || is_tile) {
       line("const " + type + " " + var + " = 0;");
+      if (begins_tile) line("if (" + std::string(is_first_thread) + ") {");
       statement(n.body);
+      if (begins_tile) line("}");
       --depth_;
       return line("}");
     }
@@ -430,8 +416,8 @@ class KernelEmitter : public FragmentEmitter {
   int64_t held_threads_;
   bool has_bound_loops_ = false;
   TileCopies tiles_;
-  bool publishes_ = false;                              // products read what threads have stored
-  bool copies_by_threads_ = false;                      // asynchronously
+  bool publishes_ = false;                              // products may read what threads have stored
+  bool copies_by_threads_ = false;                      // asynchronously, as far as that is known
   AllocationPlan allocations_;                          // of a kernel of one thread a block
   std::unordered_map<Buffer, int64_t> shared_offsets_;  // in what the launch asks for
   bool is_copying_ = false;                             // between begin_copies and commit_copies

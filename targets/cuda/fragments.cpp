@@ -201,8 +201,7 @@ void FragmentEmitter::require_box_order(const Buffer& matrix) const {
   const int64_t bytes_of_rows = swizzle == swizzles_.end() || !swizzle->second
                                     ? 0
                                     : (int64_t{1} << swizzle->second->from) * matrix->dtype.bytes();
-  constexpr int64_t bytes_of_boxes = 128;  // whose numbers exchange pieces
-  if (bytes_of_rows != bytes_of_boxes)
+  if (bytes_of_rows != bank_bytes)  // whose numbers exchange pieces of boxes
     fail("brings boxes of a tensor to `" + matrix->name + "`, which is read in another order",
          "copy element by element what warps multiply by themselves");
 }

@@ -14,10 +14,10 @@
 // piece p of row r at p ^ r, so that eight rows of one column come from eight different banks, and so do those of a
 // transposed one.  Elements of 32 bits that lie across k are read one by one, by four threads along k and eight across:
 // then pieces of 32 bytes are exchanged, p of row r at p ^ r, within 128 bytes, or at p ^ r / 2 where a thread takes
-// neighbours along k, as it holds them of the first operand.  Products of groups of warps (wgmma)
-// read pieces of rows of at most 128 bytes in that same order: of longer lines, blocks of 64 columns lie one after the
-// other.  A square of 32 rows of 32 elements that threads along x walk down has element p of row r at p ^ r: the
-// threads of a warp come from 32 banks both ways.  Everything that uses such a buffer asks for places here.
+// neighbours along k, as it holds them of the first operand.  Products of groups of warps (wgmma) read pieces of rows
+// of at most 128 bytes in that same order: of longer lines, blocks of 64 columns lie one after the other.  A square of
+// 32 rows of 32 elements that threads along x walk down has element p of row r at p ^ r: the threads of a warp come
+// from 32 banks both ways.  Everything that uses such a buffer asks for places here.
 #pragma once
 
 #include "targets/cuda/emit_expr.h"
@@ -30,6 +30,10 @@ inline constexpr int64_t group_m = 64;                             // of one ins
 inline constexpr int64_t warps_of_group = group_m / mma_m;         // …of warps
 inline constexpr int64_t piece_bytes = 16;                         // of one access to memory
 inline constexpr int64_t bank_bytes = 128;                         // of shared memory's banks together
+
+// Of a matrix in shared memory that is multiplied in another order of its rows, how many make up one
+// order; nothing: they are multiplied as they lie.
+std::optional<int64_t> turned_rows(const Stmt& body, const Buffer& matrix);
 
 class FragmentEmitter : public ExprEmitter {
  protected:

@@ -337,17 +337,7 @@ bool is_box(const Schedule& schedule, const BlockRef& copy) {
 // Whichever iterations of the loop are copied ahead, what they read is found by the loop's variable times a number:
 // other forms are not shown to be boxes once numbers are added to it.
 bool moves_evenly(const Schedule& schedule, const BlockRef& copy, const LoopRef& loop) {
-  const Block& block = schedule.node(copy);
-  const Load& read = *block.body.as<Store>()->value.as<Load>();
-  Substitution bindings;
-  for (const IterVar& iter : block.iters) bindings[iter.var] = iter.binding;
-  Assumptions ranges;
-  for (const LoopRef& each : schedule.loops(copy)) ranges.bind_range(each.var, schedule.node(each).extent);
-  Expr offset(0), stride(1);
-  for (size_t d = read.indices.size(); d-- > 0;) {
-    offset = substitute(read.indices[d], bindings) * stride + offset;
-    stride = stride * read.buffer->shape[d];
-  }
+  const auto [offset, ranges] = place_in_loops(schedule, copy, analyse(schedule.node(copy)).reads.at(0));
   for (int64_t ahead = 0; ahead < most_stages; ++ahead) {
     const Expr place = simplify(substitute(offset, {{loop.var, loop.var + Expr(ahead)}}), ranges);
     for (const auto& [term, coefficient] : linear_form(place).terms)
@@ -363,16 +353,18 @@ bool copy_as_tile(Schedule& schedule, const BlockRef& copy, const LoopRef& outer
   for (size_t i = 0; i + 2 < loops.size(); ++i)
     if (extent_of(schedule, loops[i]) != 1) return false;
   const std::string name = written_by(schedule, copy)->dtype == f16 ? "tile_copy_f16" : "tile_copy_bf16";
-  const std::vector<LoopRef> rows = schedule.split(loops[loops.size() - 2], {1, 1, 1, std::nullopt});
+  Schedule tiled = schedule;
   try {
-    schedule.tensorize(rows[3], name);
+    const std::vector<LoopRef> rows = tiled.split(loops[loops.size() - 2], {1, 1, 1, std::nullopt});
+    tiled.tensorize(rows[3], name);
+    tiled.bind(rows[0], ThreadAxis::thread_z);
+    tiled.bind(rows[1], ThreadAxis::thread_y);
+    tiled.bind(rows[2], ThreadAxis::thread_x);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::schedule) throw;
     return false;
   }
-  schedule.bind(rows[0], ThreadAxis::thread_z);
-  schedule.bind(rows[1], ThreadAxis::thread_y);
-  schedule.bind(rows[2], ThreadAxis::thread_x);
+  schedule = std::move(tiled);
   return true;
 }
 

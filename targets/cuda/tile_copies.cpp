@@ -98,9 +98,40 @@ class Finder {
     return {simplify(extent), simplify(extent - left)};
   }
 
+  // Where a tile begins in its tensor; and what neither row nor column says of that, in elements.
+  struct Corner {
+    Along row, column;
+    Expr others = 0;
+  };
+  Corner corner_of(const Store& store, const Load& load, int64_t row_stride, const Assumptions& ranges) const {
+    const Call& from = *tile_of(load.indices);
+    const Expr &base = from.arguments[0], stride = row_stride;
+    const auto* within = load.predicate.is_defined() ? load.predicate.as<Call>() : nullptr;
+    const auto is_guarded = [&](size_t argument) {
+      return within && !structural_equal(within->arguments[argument], within->arguments[argument + 1]);
+    };
+    const LinearForm form = linear_form(base);
+    Corner corner;
+    if (is_guarded(2)) {
+      corner.column = along(within->arguments[2], form.constant % row_stride);
+    } else {
+      corner.column = {stride, sum_of(form, [&](const Expr&, int64_t c) { return c % row_stride != 0; }) +
+                                   Expr(form.constant % row_stride)};
+      if (!can_prove(corner.column.coordinate + from.arguments[4] <= stride, ranges))
+        refuse(store, "a row of it lies in two");
+    }
+    const Expr in_rows = base - corner.column.coordinate;
+    if (is_guarded(0)) {
+      corner.row = along(within->arguments[0], form.constant / row_stride);
+      corner.others = simplify(in_rows - corner.row.coordinate * stride, ranges);
+    } else {
+      corner.row = {floor_div(elements_of(load.buffer), stride), simplify(floor_div(in_rows, stride), ranges)};
+    }
+    return corner;
+  }
+
   TileCopy copy(const Store& store, const Load& load, const Assumptions& ranges) {
     const Call &from = *tile_of(load.indices), &to = *tile_of(store.indices);
-    const Expr& base = from.arguments[0];
     const int64_t rows = *as_int(from.arguments[2]), columns = *as_int(from.arguments[4]);
     const int64_t bytes = load.buffer->dtype.bytes();
     const auto row_stride = as_int(from.arguments[1]);
@@ -108,28 +139,7 @@ class Finder {
       refuse(store, "its rows are no multiples of 16 bytes apart");
     if (as_int(to.arguments[1]) != columns || !is_const_int(to.arguments[3], 1))
       refuse(store, "there are gaps between its rows in shared memory");
-    const Expr elements = kernel_buffer(load.buffer)->shape.at(0);
-    const auto* within = load.predicate.is_defined() ? load.predicate.as<Call>() : nullptr;
-
-    const auto is_guarded = [&](size_t argument) {
-      return within && !structural_equal(within->arguments[argument], within->arguments[argument + 1]);
-    };
-    const LinearForm form = linear_form(base);
-    Along row, column;
-    column = is_guarded(2)
-                 ? along(within->arguments[2], form.constant % *row_stride)
-                 : Along{Expr(*row_stride), sum_of(form, [&](const Expr&, int64_t c) { return c % *row_stride != 0; }) +
-                                                Expr(form.constant % *row_stride)};
-    if (!is_guarded(2) && !can_prove(column.coordinate + Expr(columns) <= column.extent, ranges))
-      refuse(store, "a row of it lies in two");
-    Expr others = 0;  // what neither row nor column says, in elements
-    if (is_guarded(0)) {
-      row = along(within->arguments[0], form.constant / *row_stride);
-      others = simplify(base - column.coordinate - row.coordinate * Expr(*row_stride), ranges);
-    } else {
-      row = {floor_div(elements, Expr(*row_stride)),
-             simplify(floor_div(base - column.coordinate, Expr(*row_stride)), ranges)};
-    }
+    const auto [row, column, others] = corner_of(store, load, *row_stride, ranges);
 
     TileCopy copy;
     copy.from = load.buffer, copy.to = store.buffer;
@@ -143,7 +153,7 @@ class Finder {
       map.box.push_back(box);
       copy.coordinates.push_back(coordinate);
     };
-    const int64_t width = std::min(columns, block_bytes / bytes);
+    const int64_t width = std::min(columns, bank_bytes / bytes);
     map.box = {width};
     map.swizzle_bytes = width * bytes;
     if (map.swizzle_bytes < 32 || columns % width != 0 ||
@@ -163,7 +173,7 @@ class Finder {
       copy.boxes = columns / width, copy.step = width, copy.along = 0;
       copy.elements_of_box = rows * width;
     }
-    if (!is_const_int(others, 0)) add_others(store, others, row.extent, *row_stride, elements, add);
+    if (!is_const_int(others, 0)) add_others(store, others, row.extent, *row_stride, add);
     for (const int64_t box : map.box)
       if (box > most_box_elements) refuse(store, "it has more than 256 rows");
     copy.map = number_of(std::move(map));
@@ -172,17 +182,15 @@ class Finder {
 
   // Rows that a guard ends are those of one of several matrices.
   template <class Add>
-  void add_others(const Store& store, const Expr& others, const Expr& rows, int64_t row_stride, const Expr& elements,
-                  Add&& add) const {
+  void add_others(const Store& store, const Expr& others, const Expr& rows, int64_t row_stride, Add&& add) const {
     const int64_t stride = divisor_of(others);
     if (!can_prove(rows * Expr(row_stride) <= Expr(stride), ranges_) || stride % row_stride != 0)
       refuse(store, "matrices of it do not lie one after the other");
+    const Expr elements = elements_of(store.value.as<Load>()->buffer);
     add(floor_div(elements, Expr(stride)), Expr(stride), 1, simplify(floor_div(others, Expr(stride)), ranges_));
   }
 
-  const Buffer& kernel_buffer(const Buffer& buffer) const {
-    return *std::find(kernel_.buffers.begin(), kernel_.buffers.end(), buffer);
-  }
+  static Expr elements_of(const Buffer& buffer) { return buffer->shape.at(0); }  // it is flat
 
   size_t number_of(TensorMapOfBuffer map) {
     const auto equal = [](const std::vector<Expr>& a, const std::vector<Expr>& b) {
@@ -199,7 +207,6 @@ class Finder {
     return found_.maps.size() - 1;
   }
 
-  static constexpr int64_t block_bytes = 128;  // of a row, in the widest swizzle
   const Func& kernel_;
   Assumptions ranges_;
   TileCopies found_;

@@ -4,7 +4,6 @@
 // (fragments.h).
 #pragma once
 
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -31,9 +30,5 @@ struct TileCopies {
 
 // Of a lowered kernel's body.  Error(lower): a tile is no box of its tensor.
 TileCopies find_tile_copies(const Func& kernel);
-
-// Of a matrix in shared memory that is multiplied in another order of its rows (fragments.h), how many make up one
-// order; nothing: they are multiplied as they lie.
-std::optional<int64_t> turned_rows(const Stmt& body, const Buffer& matrix);
 
 }  // namespace tw::cuda

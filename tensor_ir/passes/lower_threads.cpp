@@ -96,14 +96,13 @@ class Synchronise {
         const auto& n = *s.as<For>();
         const Waits waits = read(n.extent, pending);
         // What is pending when an iteration ends is pending when the next begins, its variable one less.
-        Effects left = pending, entry, end;
+        Effects left = pending, end;
         run(n.body, left);
         Stmt body;
         constexpr int enough = 3;  // iterations after which nothing new is left
         for (int round = 0; round <= enough; ++round) {
-          entry = pending;
-          entry.join(round < enough ? left.with(n.var, n.var - int_imm(n.var.dtype(), 1)) : effects_of(s));
-          end = entry;
+          end = pending;
+          end.join(round < enough ? left.with(n.var, n.var - int_imm(n.var.dtype(), 1)) : effects_of(s));
           body = run(n.body, end);
           if (left.holds(end)) break;
           left = end;

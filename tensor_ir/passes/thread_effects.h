@@ -77,14 +77,12 @@ struct Effects {
     for (const Part& part : other.writes) tw::add(writes, part);
     products.insert(products.end(), other.products.begin(), other.products.end());
   }
-  // Of two ways to the same place, either of which may have been taken.
+  // Of two ways to the same place, either of which may have been taken: their last products are together the last.
   void join(const Effects& other) {
-    std::vector<Parts> own;
-    std::swap(own, products);
-    products = own.size() < other.products.size() ? other.products : own;
-    const std::vector<Parts>& fewer = own.size() < other.products.size() ? own : other.products;
-    for (size_t i = 0; i < fewer.size(); ++i)  // the last of both
-      for (const Part& part : fewer[fewer.size() - 1 - i]) tw::add(products[products.size() - 1 - i], part);
+    const size_t most = std::max(products.size(), other.products.size()), skipped = most - other.products.size();
+    products.insert(products.begin(), most - products.size(), Parts());
+    for (size_t i = 0; i < other.products.size(); ++i)
+      for (const Part& part : other.products[i]) tw::add(products[skipped + i], part);
     for (const Part& part : other.reads) tw::add(reads, part);
     for (const Part& part : other.writes) tw::add(writes, part);
   }

@@ -150,7 +150,8 @@ def test_convolutions_are_made_by_tensor_cores(tmp_path, target, batch, precisio
 
 
 @pytest.mark.parametrize("layout", ["BFLOAT16", "FLOAT16"])
-def test_large_products_are_made_by_groups_of_warps(tmp_path, layout):
+def test_large_products_are_made_by_groups_of_warps(tmp_path, monkeypatch, layout):
+    monkeypatch.setenv("TW_DUMP", os.fspath(tmp_path / "dump"))
     dtype = getattr(onnx.TensorProto, layout)
     inputs = [onnx.helper.make_tensor_value_info(name, dtype, [2048, 2048]) for name in "ab"]
     output = onnx.helper.make_tensor_value_info("c", dtype, [2048, 2048])
@@ -159,6 +160,8 @@ def test_large_products_are_made_by_groups_of_warps(tmp_path, layout):
     opset = [onnx.helper.make_opsetid("", 20)]
     tw.compile(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), target="cuda:sm_90").save(path)
     (kernel,) = gpu_kernels.of_artifact(path)
+    (source,) = (tmp_path / "dump").glob("*.cu")
+    assert f" {kernel.symbol}(" in source.read_text()
     assert kernel.spills == 0 and kernel.stack_bytes == 0 and kernel.threads == 256, kernel
     assert kernel.instructions.get("other", 0) == 0, kernel
     code = gpu_kernels.disassembly(os.fspath(path))[kernel.symbol]
