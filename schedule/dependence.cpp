@@ -210,32 +210,27 @@ class EqualityProof {
     // x // b and x % b together make x; the quotient may have been simplified: (f // 6) // 6 stands as f // 36.
     for (const Expr& known : std::vector<Expr>(proven_)) {
       const auto* remainder = known.as<Binary>();
-      if (!remainder || remainder->op != BinaryOp::floor_mod || is_equal(remainder->a)) continue;
-      if (is_equal(simplify(floor_div(remainder->a, remainder->b), assumptions_)) || has_quotient(*remainder)) {
-        equations_.push_back({remainder->a, remainder->a});
-      }
-      // A remainder may have lost multiples of b: (255·f + v) % 4 beside (255·(f % 4) + v) // 4.
+      if (!remainder || remainder->op != BinaryOp::floor_mod) continue;
+      const Expr quotient = simplify(floor_div(remainder->a, remainder->b), assumptions_);
+      if (!is_equal(remainder->a) && is_equal(quotient)) equations_.push_back({remainder->a, remainder->a});
       for (const Expr& other : std::vector<Expr>(proven_)) {
-        const auto* quotient = other.as<Binary>();
-        if (!quotient || quotient->op != BinaryOp::floor_div || is_equal(quotient->a)) continue;
-        if (!structural_equal(quotient->b, remainder->b)) continue;
-        const Expr lost = floor_mod(remainder->a - quotient->a, remainder->b);
-        if (is_const_int(simplify(lost, assumptions_), 0)) equations_.push_back({quotient->a, quotient->a});
+        const Expr dividend = dividend_of(other, *remainder);
+        if (dividend.is_defined() && !is_equal(dividend)) equations_.push_back({dividend, dividend});
       }
     }
   }
 
-  // x // b may also stand as y // bc, with x = y // c: of (240·f + g) // 4 % 75, the quotient is (240·f + g) // 300.
-  bool has_quotient(const Binary& remainder) const {
-    const auto b = as_int(remainder.b);
-    return b && std::any_of(proven_.begin(), proven_.end(), [&](const Expr& known) {
-             const auto* quotient = known.as<Binary>();
-             if (!quotient || quotient->op != BinaryOp::floor_div) return false;
-             const auto divisor = as_int(quotient->b);
-             if (!divisor || *divisor <= 0 || *b <= 0 || *divisor % *b != 0) return false;
-             const Expr dividend = simplify(floor_div(quotient->a, Expr(*divisor / *b)), assumptions_);
-             return structural_equal(dividend, remainder.a);
-           });
+  // y of the quotient and the remainder of y by b.  y // b may stand as z // bc with y = z // c: of (240·f + g) // 4 %
+  // 75 the quotient is (240·f + g) // 300; y % b may have lost multiples of b: (255·f + v) % 4 beside (255·(f % 4) + v)
+  // // 4.
+  Expr dividend_of(const Expr& known, const Binary& remainder) const {
+    const auto* quotient = known.as<Binary>();
+    if (!quotient || quotient->op != BinaryOp::floor_div) return Expr();
+    const auto divisor = as_int(quotient->b), b = as_int(remainder.b);
+    if (!divisor || !b || *divisor <= 0 || *b <= 0 || *divisor % *b != 0) return Expr();
+    const Expr dividend = simplify(floor_div(quotient->a, Expr(*divisor / *b)), assumptions_);
+    const Expr lost = simplify(floor_mod(remainder.a - dividend, remainder.b), assumptions_);
+    return is_const_int(lost, 0) ? dividend : Expr();
   }
 
   Assumptions assumptions_;
