@@ -20,7 +20,7 @@
 namespace tw::cuda {
 namespace {
 
-constexpr int64_t max_threads = 1024;
+constexpr int64_t max_threads = 1024, warp_threads = 32;
 
 bool is_block_axis(ThreadAxis axis) {
   return axis >= ThreadAxis::block_x && axis <= ThreadAxis::block_z;
@@ -68,9 +68,11 @@ int64_t place_shared(const Stmt& body, F&& place) {
   return bytes;
 }
 
-// Counters of the bytes that groups of tiles bring, in shared memory behind all else.
+// Counters of the bytes that groups of tiles bring, and of the warps that have used them, in shared memory behind all
+// else.
 int64_t counter_bytes(const TileCopies& tiles) {
-  return tiles.groups * static_cast<int64_t>(sizeof(uint64_t));
+  const int64_t counters = tiles.versions > 0 ? 2 * tiles.versions : tiles.groups;
+  return counters * static_cast<int64_t>(sizeof(uint64_t));
 }
 
 // Whether threads store something in shared memory themselves.
@@ -103,7 +105,8 @@ class KernelEmitter : public FragmentEmitter {
       signature += ", const __grid_constant__ tw_tensor_map " + map_name(m);
     has_bound_loops_ = has_bound_loop(kernel_.func.body);
     const bool threads_store = has_stores_of_threads(kernel_.func.body, tiles_);
-    publishes_ = multiplies_asynchronously(kernel_.func.body) && threads_store;
+    multiplies_by_groups_ = multiplies_asynchronously(kernel_.func.body);
+    publishes_ = multiplies_by_groups_ && threads_store;
     copies_by_threads_ = tiles_.groups == 0 || threads_store;
     depth_ = 1;
     for (const Var& parameter : kernel_.func.parameters) narrow_parameter(parameter);
@@ -120,8 +123,9 @@ class KernelEmitter : public FragmentEmitter {
         fail("multiplies fragments with other threads than 4 along x and 8 along y");
       line("const int tw_lane = threadIdx.y * 4 + threadIdx.x;");
     }
+    if (multiplies_by_groups_) line("const int tw_warp = tw_warp_number();");
     if (tiles_.groups > 0) begin_tiles();
-    statement(kernel_.func.body);
+    tiles_.versions > 0 ? by_roles(kernel_.func.body) : statement(kernel_.func.body);
     std::string bounds;
     int64_t threads = 1;
     for (const Expr& extent : launch_.block) threads *= as_int(extent).value_or(0);
@@ -134,7 +138,36 @@ class KernelEmitter : public FragmentEmitter {
   }
 
  private:
+  // What a thread does of the kernel: all of it, or, where a warp of its own copies tiles, that or the rest.
+  enum class Role : uint8_t { all, copies, computes };
+  bool takes_part(const Stmt& s) const {
+    if (role_ == Role::all) return true;
+    bool copies = false, computes = false;
+    visit(
+        s, [&](const Store& store) { (tiles_.copies.count(&store) ? copies : computes) = true; },
+        [&](const Evaluate& n) {
+          const Intrinsic effect = n.call.as<Call>()->intrinsic;
+          if (effect == Intrinsic::begin_copies || effect == Intrinsic::commit_copies) copies = true;
+          if (effect == Intrinsic::wait_copies || effect == Intrinsic::wait_products) computes = true;
+        });
+    return role_ == Role::copies ? copies : computes;
+  }
+  void by_roles(const Stmt& body) {
+    line("if (tw_warp == " + std::to_string(computing_warps()) + ") {");
+    line("  if (tw_elect()) {");
+    role_ = Role::copies;
+    ++depth_;
+    nested(body);
+    --depth_;
+    line("  }");
+    line("} else {");
+    role_ = Role::computes;
+    nested(body);
+    line("}");
+  }
+
   void statement(const Stmt& s) {
+    if (!takes_part(s)) return;
     switch (s.kind()) {
       case NodeKind::Seq:
         for (const Stmt& child : s.as<Seq>()->statements) statement(child);
@@ -191,13 +224,16 @@ class KernelEmitter : public FragmentEmitter {
   }
 
   void bound_loop(const For& n, ThreadAxis axis) {
-    const Expr& launched = (is_block_axis(axis) ? launch_.grid : launch_.block)[component(axis)];
+    const bool has_warp_more = axis == ThreadAxis::thread_z && tiles_.versions > 0;
+    const Expr launched =
+        has_warp_more ? Expr(computing_warps()) : (is_block_axis(axis) ? launch_.grid : launch_.block)[component(axis)];
     line("{");
     ++depth_;
     // Whatever the sizes: no grid is larger.
     std::string var = declare_counter(n.var, is_narrow(n.extent) ? n.extent : Expr(most_blocks[0]));
     std::string type = counter_type(n.var);
-    const bool is_tile = is_around_tiles(n), begins_tile = is_tile && axis == ThreadAxis::thread_z;
+    const bool is_tile = is_around_tiles(n),
+               begins_tile = is_tile && role_ == Role::all && axis == ThreadAxis::thread_z;
     if (is_of_warp(n) || is_tile) {
       line("const " + type + " " + var + " = 0;");
       if (begins_tile) line("if (" + std::string(is_first_thread) + ") {");
@@ -206,7 +242,8 @@ class KernelEmitter : public FragmentEmitter {
       --depth_;
       return line("}");
     }
-    line("const " + type + " " + var + " = " + hardware_name(axis) + ";");
+    const bool is_warp = multiplies_by_groups_ && axis == ThreadAxis::thread_z;  // the compiler knows which one it is
+    line("const " + type + " " + var + " = " + (is_warp ? "tw_warp" : hardware_name(axis)) + ";");
     enter(axis, n.var);
     if (structural_equal(launched, n.extent)) {
       statement(n.body);
@@ -243,6 +280,7 @@ class KernelEmitter : public FragmentEmitter {
 
   void allocate(const Allocate& n) {
     const Buffer& buffer = n.buffer;
+    if (role_ == Role::copies && buffer->scope != Scope::shared) return statement(n.body);
     const auto placed = allocations_.offsets.find(buffer);
     if (placed != allocations_.offsets.end() && placed->second) return place(n, *placed->second);
     int64_t elements = 1;
@@ -268,15 +306,17 @@ class KernelEmitter : public FragmentEmitter {
     if (is_of_group(buffer)) sums_of_groups_.pop_back();
   }
 
+  int64_t computing_warps() const { return *as_int(launch_.block[2]) - 1; }
   static std::string map_name(size_t number) { return "tw_map_" + std::to_string(number); }
   // The thread of the block that asks for copies of tiles: chosen so that the compiler knows it to be one of its warp.
   static constexpr const char* is_first_thread = "tw_warp == 0 && tw_elect()";
   void begin_tiles() {
-    line("const int tw_warp = tw_warp_number();");
-    line("tw_tile_groups<" + std::to_string(tiles_.groups) + "> tw_tiles = {(u64*)(tw_shared + " +
-         std::to_string(launch_.shared_bytes - counter_bytes(tiles_)) + ")};");
+    const bool has_own_warp = tiles_.versions > 0;
+    line((has_own_warp ? "tw_tile_ring<" + std::to_string(tiles_.versions)
+                       : "tw_tile_groups<" + std::to_string(tiles_.groups)) +
+         "> tw_tiles = {(u64*)(tw_shared + " + std::to_string(launch_.shared_bytes - counter_bytes(tiles_)) + ")};");
     line("if (" + std::string(is_first_thread) + ") {");
-    line("  tw_tiles.set_up();");
+    line("  tw_tiles.set_up(" + (has_own_warp ? std::to_string(computing_warps()) : "") + ");");
     for (size_t m = 0; m < tiles_.maps.size(); ++m) line("  tw_prefetch_map(&" + map_name(m) + ");");
     line("}");
     line("__syncthreads();");
@@ -307,7 +347,11 @@ class KernelEmitter : public FragmentEmitter {
   }
 
   void store(const Store& n) {
-    if (is_product(n)) return multiply(n);
+    if (is_product(n)) {
+      multiply(n);
+      if (role_ == Role::computes) line("tw_tiles.use();");
+      return;
+    }
     if (const auto tile = tiles_.copies.find(&n); tile != tiles_.copies.end()) return copy_tile(n, tile->second);
     if (is_copying_ && copy(n)) return;
     DType dtype = n.value.dtype();
@@ -383,10 +427,16 @@ class KernelEmitter : public FragmentEmitter {
     const auto* call = n.call.as<Call>();
     if (!call) fail("evaluates a value for nothing");
     if (call->intrinsic == Intrinsic::barrier) {
+      if (role_ != Role::all) return;  // what is copied is counted
       if (publishes_) line("tw_publish_shared();");
       return line("__syncthreads();");
     }
-    if (call->intrinsic == Intrinsic::wait_products) return wait_for_products(*as_int(call->arguments[0]));
+    if (call->intrinsic == Intrinsic::wait_products) {
+      const int64_t left = *as_int(call->arguments[0]);
+      wait_for_products(left);
+      if (role_ == Role::computes) line("tw_tiles.release<" + std::to_string(left) + ">();");
+      return;
+    }
     if (call->intrinsic == Intrinsic::warp_barrier) return;  // what a warp holds is in its threads' registers
     if (call->intrinsic == Intrinsic::begin_copies) {
       is_copying_ = true;
@@ -396,7 +446,7 @@ class KernelEmitter : public FragmentEmitter {
     if (call->intrinsic == Intrinsic::commit_copies) {
       is_copying_ = false;
       if (copies_by_threads_) line("tw_commit_copies();");
-      if (tiles_.groups > 0) line("tw_tiles.commit(" + std::string(is_first_thread) + ");");
+      if (tiles_.groups > 0) line("tw_tiles.commit(" + std::string(role_ == Role::all ? is_first_thread : "") + ");");
       return;
     }
     if (call->intrinsic == Intrinsic::wait_copies) {
@@ -416,6 +466,8 @@ class KernelEmitter : public FragmentEmitter {
   int64_t held_threads_;
   bool has_bound_loops_ = false;
   TileCopies tiles_;
+  Role role_ = Role::all;
+  bool multiplies_by_groups_ = false;                   // of warps, which lie along z
   bool publishes_ = false;                              // products may read what threads have stored
   bool copies_by_threads_ = false;                      // asynchronously, as far as that is known
   AllocationPlan allocations_;                          // of a kernel of one thread a block
@@ -459,6 +511,10 @@ Launch launch_of(const Kernel& kernel) {
   const TileCopies tiles = find_tile_copies(kernel.func);
   launch.maps = tiles.maps;
   if (tiles.groups > 0) launch.shared_bytes = shared + counter_bytes(tiles);
+  if (tiles.versions > 0) {
+    launch.block[2] = launch.block[2] + 1;
+    threads += warp_threads;
+  }
   if (threads > max_threads) {
     throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " has " + std::to_string(threads) +
                                       " threads a block; the limit is " + std::to_string(max_threads) +

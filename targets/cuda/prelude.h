@@ -96,9 +96,9 @@ TW_FUNCTION void tw_commit_products() { asm volatile("wgmma.commit_group.sync.al
 template <int left> TW_FUNCTION void tw_wait_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory"); }
 // What the thread has stored in shared memory is seen by products.
 TW_FUNCTION void tw_publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// Counters of bytes in shared memory ("mbarrier" in the PTX ISA), whose phase ends when its one arrival is there and the
-// bytes that were expected have come.
-TW_FUNCTION void tw_set_up_counter(u64* counter) { asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(tw_shared_address(counter)) : "memory"); }
+// Counters in shared memory ("mbarrier" in the PTX ISA), whose phase ends when so many arrivals are there and the bytes
+// that were expected have come.
+TW_FUNCTION void tw_set_up_counter(u64* counter, int arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(tw_shared_address(counter)), "r"(arrivals) : "memory"); }
 TW_FUNCTION void tw_publish_counters() {
   asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -155,6 +155,10 @@ TW_WGMMAS(f16)
 #endif
 // End of PTX.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+template <int bytes, class... Coordinates> TW_FUNCTION void tw_copy_counted(void* to, const tw_tensor_map* map, u64* counter, Coordinates... coordinates) {
+  tw_expect(counter, bytes);
+  tw_copy_box(to, map, counter, coordinates...);
+}
 // Groups of copies of tiles, which take turns with so many counters.  All threads count them; one asks for the copies.
 template <int count> struct tw_tile_groups {
   u64* counters;
@@ -162,13 +166,12 @@ template <int count> struct tw_tile_groups {
   u32 parity = 0;             // of the phase of the group that is waited for
   bool is_open = false;       // something is copied between begin_copies and commit_copies
   __device__ __forceinline__ void set_up() {
-    for (int i = 0; i < count; ++i) tw_set_up_counter(counters + i);
+    for (int i = 0; i < count; ++i) tw_set_up_counter(counters + i, 1);
     tw_publish_counters();
   }
   __device__ __forceinline__ void begin() { is_open = true; }
   template <int bytes, class... Coordinates> __device__ __forceinline__ void copy(void* to, const tw_tensor_map* map, Coordinates... coordinates) {
-    tw_expect(counters + begun, bytes);
-    tw_copy_box(to, map, counters + begun, coordinates...);
+    tw_copy_counted<bytes>(to, map, counters + begun, coordinates...);
   }
   __device__ __forceinline__ void commit(bool is_first_thread) {
     if (is_open && is_first_thread) tw_arrive(counters + begun);
@@ -178,6 +181,47 @@ template <int count> struct tw_tile_groups {
   __device__ __forceinline__ void wait() {
     while (!tw_has_ended(counters + waited, parity)) {}
     if (++waited == count) waited = 0, parity ^= 1;
+  }
+};
+// Groups of copies that a warp of its own asks for, as long as one of so many places is free.  Of each place a counter
+// has the bytes that come, another one the warps that have used them.
+template <int count> struct tw_tile_ring {
+  u64* counters;
+  int at = 0;      // whose turn it is, for who copies or waits…
+  u32 parity = 0;  // …in the phase of this parity
+  int used = 0;    // whose turn it is to become free
+  int in_use = 0;  // by products that may not have ended
+  bool is_open = false;
+  __device__ __forceinline__ void set_up(int warps) {
+    for (int i = 0; i < count; ++i) tw_set_up_counter(counters + i, 1), tw_set_up_counter(counters + count + i, warps);
+    tw_publish_counters();
+  }
+  __device__ __forceinline__ void begin() {
+    while (!tw_has_ended(counters + count + at, parity ^ 1)) {}
+    is_open = true;
+  }
+  template <int bytes, class... Coordinates> __device__ __forceinline__ void copy(void* to, const tw_tensor_map* map, Coordinates... coordinates) {
+    tw_copy_counted<bytes>(to, map, counters + at, coordinates...);
+  }
+  __device__ __forceinline__ void go_on() { if (++at == count) at = 0, parity ^= 1; }
+  __device__ __forceinline__ void commit() {
+    if (!is_open) return;
+    tw_arrive(counters + at);
+    go_on();
+    is_open = false;
+  }
+  __device__ __forceinline__ void wait() {
+    while (!tw_has_ended(counters + at, parity)) {}
+    go_on();
+  }
+  __device__ __forceinline__ void use() { ++in_use; }
+  // All places but those of the last products, for whose end the warp has waited: of one more at most.
+  template <int left> __device__ __forceinline__ void release() {
+    if (in_use <= left) return;
+    __syncwarp();
+    if (tw_elect()) tw_arrive(counters + count + used);
+    used = used + 1 == count ? 0 : used + 1;
+    --in_use;
   }
 };
 #endif

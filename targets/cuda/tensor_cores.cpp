@@ -10,7 +10,11 @@
 //     for w thread.z, y thread.y, x thread.x { C[i, j] = epilogue(Cr[i, j]) }
 //   }
 //
-// What is multiplied by groups of warps comes as boxes of a tensor where it lies so (tile_copies.h).
+// What is multiplied by groups of warps comes as boxes of a tensor where it lies so (tile_copies.h); where all of it
+// does, by a warp of its own, and blocks make several tiles, so that the next one's boxes come while one leaves:
+//
+//   for b block.x { for t { … as above, of tile t · blocks + b } }
+//
 // Warps share the block's tile out among them, in rows and columns.  Cr is a fragment (fragments.h): what is done to it
 // element by element is done in registers.  Of few sums with many terms, the blocks make parts, which another kernel
 // adds up (split-K).  Extents that are open are multiples of a tile's all the same: beyond them zeros are copied, and
@@ -33,6 +37,7 @@
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/conjunction.h"
+#include "tensor_ir/passes/pipeline.h"
 
 namespace tw::cuda {
 namespace {
@@ -298,6 +303,20 @@ bool decide_tile_copies(Schedule& schedule) {
   return schedule.decide("tile_copies", {{{1}}, {{0}}}, {1})[0] != 0;
 }
 
+// Whether a warp of its own asks for the copies: the others need not meet for them.
+bool decide_copying_warp(Schedule& schedule) {
+  return schedule.decide("copying_warp", {{{1}}, {{0}}}, {1})[0] != 0;
+}
+
+// Tiles that a block makes one after the other, of as many blocks as run at the same time: the copies for a tile come
+// while the one before leaves.
+int64_t decide_tiles_of_block(Schedule& schedule, int64_t tiles, int64_t at_once) {
+  const int64_t share = divide_up(tiles, at_once);
+  std::vector<Candidate> candidates = {{{1}}};
+  if (share > 1 && tiles % share == 0) candidates.push_back({{share}});
+  return schedule.decide("tiles_of_block", candidates, candidates.back().value)[0];
+}
+
 // Rows of a tensor, its last iterations but one, by neighbours, its last ones; others choose one matrix of several, or
 // a part of its rows.
 bool is_box(const Schedule& schedule, const BlockRef& copy) {
@@ -417,7 +436,6 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   for (const size_t operand : {0, 1}) stages.push_back(stage_at(schedule, block, matrices, operand, ks[0]));
   const BlockRef init = schedule.decompose_reduction(block, ks[0]);
 
-  schedule.bind(outer, ThreadAxis::block_x);
   schedule.bind(schedule.fuse({is[1], js[1]}), ThreadAxis::thread_z);
   schedule.tensorize(is[2], by.instruction);
   std::vector<LoopRef> begin = loops_below(schedule, init, outer);  // warps of rows and columns, rows, columns
@@ -431,8 +449,10 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   const int64_t room = target.shared_bytes - (by.is_of_group ? counters : 0);
   const int64_t stages_of_k = decide_stages(schedule, extent_of(schedule, ks[0]), bytes, at_once, room);
   const bool may_copy_tiles = by.is_of_group && stages_of_k >= 2 && decide_tile_copies(schedule);
+  bool are_tiles = may_copy_tiles;
   for (const size_t operand : {0, 1}) {
     if (may_copy_tiles && copy_as_tile(schedule, stages[operand], ks[0])) continue;
+    are_tiles = false;
     deal_out_pieces(schedule, stages[operand], ks[0], {tile.warps(), lanes_y, lanes_x},
                     matrices.has_near_rows[operand]);
   }
@@ -441,6 +461,18 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   };
   bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile, own_columns);
   if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
+  LoopRef of_blocks = outer;
+  if (are_tiles && decide_copying_warp(schedule)) {
+    schedule.annotate(ks[0], copying_warp_attribute, stages_of_k);
+    const int64_t own_tiles =
+        decide_tiles_of_block(schedule, extent_of(schedule, outer), target.threads * blocks_at_once(tile, by.rates));
+    if (own_tiles > 1) {
+      const std::vector<LoopRef> shared_out = schedule.split(outer, {own_tiles, std::nullopt});
+      of_blocks = shared_out[1];
+      schedule.reorder({shared_out[1], shared_out[0]});
+    }
+  }
+  schedule.bind(of_blocks, ThreadAxis::block_x);
   return true;
 }
 

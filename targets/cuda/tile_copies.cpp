@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <set>
 
 #include "targets/cuda/fragments.h"
 #include "tensor_ir/arith/region.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
+#include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/passes/pipeline.h"
 #include "tensor_ir/structural.h"
 #include "tensor_ir/text/printer.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw::cuda {
 namespace {
@@ -59,10 +63,43 @@ class Finder {
       if (call.intrinsic == Intrinsic::wait_copies)
         found_.groups = std::max(found_.groups, as_int(call.arguments[0]).value_or(0) + 1);
     });
+    if (threads_share_nothing()) found_.versions = versions();
     return std::move(found_);
   }
 
  private:
+  // But what is copied as tiles and multiplied, by one statement.
+  bool threads_share_nothing() const {
+    std::set<Buffer> read, written;
+    int products = 0;
+    bool shares = false;
+    const auto of_shared = [](const Load& load) { return load.buffer->scope == Scope::shared; };
+    visit(kernel_.body, [&](const Store& store) {
+      if (found_.copies.count(&store)) return;
+      shares |= store.buffer->scope == Scope::shared;
+      written.insert(store.buffer);
+      const auto* call = store.value.as<Call>();
+      const bool is_product = call && is_asynchronous(call->intrinsic);
+      products += is_product ? 1 : 0;
+      visit(store.value, [&](const Load& load) { shares |= of_shared(load) && !is_product; });
+    });
+    visit(kernel_.body, [&](const Load& load) {
+      if (load.buffer->scope == Scope::global) read.insert(load.buffer);
+    });
+    return !shares && products == 1 &&
+           std::none_of(written.begin(), written.end(), [&](const Buffer& buffer) { return read.count(buffer) > 0; });
+  }
+
+  // Of what the loop copies whose copies a warp of its own is to make.
+  int64_t versions() const {
+    int64_t versions = 0;
+    visit(kernel_.body, [&](const For& loop) {
+      const auto attribute = loop.attributes.find(copying_warp_attribute);
+      if (attribute != loop.attributes.end()) versions = std::get<int64_t>(attribute->second);
+    });
+    return versions;
+  }
+
   void walk(const Stmt& s, const Assumptions& ranges) {
     const auto* store = s.as<Store>();
     if (const Load* from = store ? source_of(*store) : nullptr)

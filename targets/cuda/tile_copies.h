@@ -26,6 +26,9 @@ struct TileCopies {
   std::vector<TensorMapOfBuffer> maps;
   std::unordered_map<const StmtNode*, TileCopy> copies;  // by Store
   int64_t groups = 0;                                    // of copies, that are on their way at a time
+  // Where a warp of its own asks for them (copying_warp in pipeline.h), behind those that compute: how many groups have
+  // places of their own.  0: nowhere.  Threads meet nowhere then: the warps count what has come and what is used.
+  int64_t versions = 0;
 };
 
 // Of a lowered kernel's body.  Error(lower): a tile is no box of its tensor.

@@ -12,6 +12,10 @@ namespace tw {
 inline constexpr const char* pipeline_attribute = "pipeline";
 inline constexpr int64_t most_pipeline_stages = 16;
 
+// With this one, too, its copies may be made by threads that do nothing else, and go on with those of the next time
+// that the loop runs: the versions of what is copied follow each other from one time to the next.
+inline constexpr const char* copying_warp_attribute = "copying_warp";
+
 // A loop's body taken apart.  A copy is a statement that reads nothing which the body writes, and writes only memory
 // that the body allocates for itself: the copies of any later iteration may run before anything of an earlier one, once
 // each iteration has memory of its own.

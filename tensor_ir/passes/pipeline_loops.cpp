@@ -16,9 +16,12 @@
 // Where products are made while the threads go on (wgmma_bf16 in intrinsics.def), those of an iteration begin before
 // those of the last one have ended, so that the machine is never without: then copies go s - 2 iterations ahead, and
 // overwrite what iteration k - 2 used, for whose products each thread has waited before the barrier of iteration k.
+//
+// With the attribute `copying_warp` iteration k of the loop's run t uses version (t n + k) mod s.
 #include <algorithm>
 #include <set>
 
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/folding.h"
@@ -113,8 +116,13 @@ Stmt use_version(const Stmt& s, const Buffer& from, const Buffer& to, const Expr
   });
 }
 
-// `in_launch`: threads that a loop around it is bound to run it.
-Stmt pipeline(const For& loop, int64_t stages, bool in_launch) {
+// Where the loop stands.
+struct Around {
+  bool in_launch = false;  // threads that a loop around it is bound to run it
+  Expr runs = 0;           // how often a thread has run it before
+};
+
+Stmt pipeline(const For& loop, int64_t stages, const Around& around) {
   const PipelineParts parts = pipeline_parts(loop);
   if (!parts.problem.empty())
     throw Error(ErrorCode::lower, "error[pipeline_loops]: " + parts.problem + "\n  help: " + parts.help);
@@ -128,8 +136,8 @@ Stmt pipeline(const For& loop, int64_t stages, bool in_launch) {
   const DType dtype = loop.var.dtype();
 
   const bool is_asynchronous =
-      in_launch && std::all_of(parts.staged.begin(), parts.staged.end(),
-                               [](const Buffer& buffer) { return buffer->scope == Scope::shared; });
+      around.in_launch && std::all_of(parts.staged.begin(), parts.staged.end(),
+                                      [](const Buffer& buffer) { return buffer->scope == Scope::shared; });
   auto effect = [](Intrinsic intrinsic, std::vector<Expr> arguments = {}) {
     return make_stmt<Evaluate>(call(intrinsic, std::move(arguments)));
   };
@@ -145,13 +153,17 @@ Stmt pipeline(const For& loop, int64_t stages, bool in_launch) {
   const bool has_products = is_asynchronous && multiplies_asynchronously(seq(parts.rest));
   const int64_t left = has_products && stages > 2 ? 1 : 0;  // iterations whose products go on when one ends
   const int64_t distance = stages - 1 - left;
+  const Expr earlier =
+      loop.attributes.count(copying_warp_attribute) ? cast(dtype, around.runs) * loop.extent : int_imm(dtype, 0);
+  auto version_of = [&](const Expr& iteration) {
+    return simplify(cast(i64, floor_mod(earlier + iteration, int_imm(dtype, stages))));
+  };
   std::vector<Stmt> all;
   for (int64_t p = 0; p < distance; ++p) {
     const Expr iteration = int_imm(dtype, p);
-    all.push_back(copies_for(iteration, Expr(p)));
+    all.push_back(copies_for(iteration, version_of(iteration)));
   }
   const Expr ahead = loop.var + int_imm(dtype, distance);
-  auto version_of = [&](const Expr& iteration) { return cast(i64, floor_mod(iteration, int_imm(dtype, stages))); };
   const Stmt copies = copies_for(ahead, version_of(ahead));
   const Stmt rest = of_iteration(parts.rest, loop.var, version_of(loop.var));
   Stmt body = seq({copies, rest});
@@ -176,7 +188,7 @@ Stmt pipeline(const For& loop, int64_t stages, bool in_launch) {
 }
 
 // Outer loops first: what an inner loop stages is not the outer one's.
-Stmt with_pipelines(const Stmt& s, bool in_launch) {
+Stmt with_pipelines(const Stmt& s, const Around& around) {
   const auto* loop = s.as<For>();
   if (loop && loop->attributes.count(pipeline_attribute)) {
     const auto* stages = std::get_if<int64_t>(&loop->attributes.at(pipeline_attribute));
@@ -185,18 +197,22 @@ Stmt with_pipelines(const Stmt& s, bool in_launch) {
                                         "` is no number of stages\n  help: it is an integer from 2 to " +
                                         std::to_string(most_pipeline_stages));
     }
-    return with_pipelines(pipeline(*loop, *stages, in_launch), in_launch);
+    return with_pipelines(pipeline(*loop, *stages, around), around);
   }
-  const bool is_launch = in_launch || (loop && loop->loop_kind == LoopKind::thread);
+  Around inner = around;
+  if (loop && loop->loop_kind == LoopKind::thread)
+    inner.in_launch = true;
+  else if (loop)
+    inner.runs = around.runs * loop->extent + cast(i64, loop->var);
   return map_children(
-      s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return with_pipelines(child, is_launch); });
+      s, [](const Expr& e) { return e; }, [&](const Stmt& child) { return with_pipelines(child, inner); });
 }
 
 }  // namespace
 
 Func pipeline_loops(const Func& f) {
   Func result = f;
-  result.body = with_pipelines(f.body, false);
+  result.body = with_pipelines(f.body, {});
   return result;
 }
 

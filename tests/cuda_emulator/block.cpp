@@ -20,12 +20,13 @@ struct Copy {
   std::vector<char> bytes;
 };
 
-// Of the bytes of boxes, in shared memory.
+// Of arrivals and of the bytes of boxes, in shared memory.
 struct Counter {
+  int arrivals = 0;           // of a phase
   bool has_ended_odd = true;  // the phase that ended last: the one before the first counts as odd
-  bool has_arrived = false;
+  int arrived = 0;
   int64_t missing = 0;  // bytes that are expected and have not come
-  std::vector<Copy> boxes;
+  std::vector<Copy> boxes = {};
 };
 
 struct Product {
@@ -110,6 +111,7 @@ void commit_products() {
   running->has_begun_products = false;
 }
 void wait_products(unsigned left) {
+  wait_for_warp();
   const auto& all = running->products;
   make(static_cast<size_t>(std::count_if(
       all.begin(), all.end(), [&](const Product& p) { return p.group + left < running->groups_of_products; })));
@@ -124,18 +126,18 @@ void land(Counter& counter, const Copy& box) {
   std::memcpy(published.data() + (static_cast<char*>(box.to) - shared_begin), box.bytes.data(), box.bytes.size());
   counter.missing -= static_cast<int64_t>(box.bytes.size());
 }
-// A phase ends with its arrival and the last byte.
+// A phase ends with its last arrival and the last byte.
 bool ends(const void* at, unsigned parity) {
   Counter& counter = counters.at(at);
   if (counter.has_ended_odd == (parity % 2 != 0)) return true;
   for (const Copy& box : counter.boxes) land(counter, box);
   counter.boxes.clear();
-  if (!counter.has_arrived || counter.missing != 0) return false;
-  counter.has_ended_odd = !counter.has_ended_odd, counter.has_arrived = false;
+  if (counter.arrived < counter.arrivals || counter.missing != 0) return false;
+  counter.has_ended_odd = !counter.has_ended_odd, counter.arrived = 0;
   return true;
 }
-void set_up_counter(void* at) {
-  counters[at] = {};
+void set_up_counter(void* at, int arrivals) {
+  counters[at] = {.arrivals = arrivals};
 }
 // What a GPU does with memory that is no counter is anything.
 Counter* counter_at(const void* at) {
@@ -149,8 +151,8 @@ void expect(void* at, int bytes) {
 void arrive(void* at) {
   Counter* counter = counter_at(at);
   if (!counter) return;
-  has_failed |= counter->has_arrived;  // one is expected
-  counter->has_arrived = true;
+  has_failed |= counter->arrived == counter->arrivals;  // more than are expected
+  ++counter->arrived;
 }
 bool has_ended(void* at, unsigned parity) {
   if (!counter_at(at)) return true;
@@ -282,7 +284,7 @@ bool run_block(Module& module, const Index& shape, const KernelEntry& entry, voi
         const auto waits = [&](size_t t) {
           return !threads[t].is_done && !threads[t].waits_for_block && !threads[t].counter;
         };
-        while (std::any_of(mine.begin(), mine.end(), waits)) {
+        if (std::any_of(mine.begin(), mine.end(), waits)) {
           if (!std::all_of(mine.begin(), mine.end(), waits)) return false;  // some have gone another way
           std::shuffle(mine.begin(), mine.end(), random);
           for (const size_t t : mine) done += run(t);

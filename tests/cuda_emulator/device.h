@@ -43,7 +43,7 @@ struct Services {
   void (*wait_products)(unsigned left);
   void (*publish_shared)();
   // Counters of bytes that copies of boxes bring, which land when somebody waits for them, or any time earlier.
-  void (*set_up_counter)(void* counter);
+  void (*set_up_counter)(void* counter, int arrivals);
   void (*expect)(void* counter, int bytes);
   void (*arrive)(void* counter);
   bool (*has_ended)(void* counter, unsigned parity);  // waits for it
@@ -323,6 +323,9 @@ inline void tw_publish_shared() {
   tw_module.services->publish_shared();
 }
 
+inline void __syncwarp() {
+  tw_module.services->wait_for_warp();
+}
 using tw_tensor_map = tw::cuda_emulator::TensorMap;
 inline void tw_prefetch_map(const tw_tensor_map*) {}
 inline int tw_warp_number() {
@@ -331,8 +334,8 @@ inline int tw_warp_number() {
 inline bool tw_elect() {
   return tw_module.lane == 0;
 }
-inline void tw_set_up_counter(unsigned long long* counter) {
-  tw_module.services->set_up_counter(counter);
+inline void tw_set_up_counter(unsigned long long* counter, int arrivals) {
+  tw_module.services->set_up_counter(counter, arrivals);
 }
 inline void tw_publish_counters() {}
 inline void tw_expect(unsigned long long* counter, int bytes) {

@@ -162,14 +162,16 @@ def test_large_products_are_made_by_groups_of_warps(tmp_path, monkeypatch, layou
     (kernel,) = gpu_kernels.of_artifact(path)
     (source,) = (tmp_path / "dump").glob("*.cu")
     assert f" {kernel.symbol}(" in source.read_text()
-    assert kernel.spills == 0 and kernel.stack_bytes == 0 and kernel.threads == 256, kernel
+    assert kernel.spills == 0 and kernel.stack_bytes == 0 and kernel.threads == 256 + 32, kernel
     assert kernel.instructions.get("other", 0) == 0, kernel
     code = gpu_kernels.disassembly(os.fspath(path))[kernel.symbol]
     names = [instruction.partition(".")[0] for instruction in code]
     assert names.count("HGMMA") == 4 and "HMMA" not in names and "LDSM" not in names, names
-    # Both operands come as boxes of a tensor, in three groups, for one thread, which the assembler knows to be one.
+    # Both operands come as boxes of a tensor, in three groups, for one thread of a warp of its own, which the assembler
+    # knows to be one.  All threads meet before they begin; then warps wait for what comes, and one for what is free.
     assert names.count("UTMALDG") == 3 * 5 and "LDGSTS" not in names and "STS" not in names, names
     assert not any("BRA.U.ANY" in instruction for instruction in code), code
+    assert names.count("BAR") == 1, names
     # Where the assembler makes products wait for each other, it waits behind each: here in the loop for those of the
     # step before, and behind it.
     waits = [instruction for instruction in code if instruction.startswith("WARPGROUP.DEPBAR")]

@@ -117,22 +117,30 @@ inline void expect_answer(const Func& func, const Schedule& schedule, const Lowe
 }
 
 // By the instructions of groups of four warps, which read both operands from shared memory.
+// Who copies what groups of warps multiply.
+enum class Copier : uint8_t { all_threads, one_thread, own_warp };
+
 struct GroupCase {
   ProductCase product;
   Choice tile;
   int64_t stages;
-  bool copies_tiles = true;
+  Copier copier = Copier::one_thread;
+  int64_t multiprocessors = with_groups().threads;  // of few, each block makes several tiles
 };
 inline void PrintTo(const GroupCase& c, std::ostream* out) {
+  static constexpr const char* copiers[] = {"all threads", "one thread", "a warp"};
   *out << c.product.m << " × " << c.product.n << " × " << c.product.k << " by " << c.tile[0] << " × " << c.tile[1]
-       << (c.copies_tiles ? ", tiles" : "");
+       << ", copies by " << copiers[static_cast<int>(c.copier)];
 }
 
 inline LoweredFunc lowered_by_groups(const GroupCase& c) {
+  Target target = with_groups();
+  target.threads = static_cast<int>(c.multiprocessors);
   Decisions decisions = {{"multiplier", {1}}, {"warp_tile", c.tile}, {"stages", {c.stages}}};
-  if (c.stages > 1) decisions["tile_copies"] = {c.copies_tiles ? 1 : 0};
-  return lower(with_groups().decided_schedule(product(c.product), with_groups(), decisions).func(), with_groups(),
-               "product");
+  if (c.stages > 1) decisions["tile_copies"] = {c.copier != Copier::all_threads ? 1 : 0};
+  if (c.stages > 1 && c.copier != Copier::all_threads)
+    decisions["copying_warp"] = {c.copier == Copier::own_warp ? 1 : 0};
+  return lower(target.decided_schedule(product(c.product), target, decisions).func(), target, "product");
 }
 
 }  // namespace tw::test

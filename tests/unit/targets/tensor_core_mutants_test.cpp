@@ -1,6 +1,8 @@
 // Programs on tensor cores that forget to wait: the oracle or the emulator finds each.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
+#include <array>
 #include <cstdlib>
 #include <regex>
 
@@ -10,6 +12,7 @@
 namespace tw {
 namespace {
 
+using test::Copier;
 using test::lowered_by_groups;
 using test::lowered_product;
 using test::operands;
@@ -26,13 +29,17 @@ const Func& long_product_of_bytes() {
   return func;
 }
 
-// Whose products are one step behind, and copies two ahead: by the threads, or of whole tiles.
-const LoweredFunc& long_product_by_groups(bool copies_tiles) {
-  const auto make = [](bool tiles) {
-    return lowered_by_groups({{1, 64, 64, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, tiles});
+// Whose products are one step behind, and copies two ahead.  With a warp that copies, blocks make two tiles, of five
+// steps in four places.
+const LoweredFunc& long_product_by_groups(Copier copier) {
+  const auto make = [](Copier own) {
+    if (own == Copier::own_warp)
+      return lowered_by_groups({{1, 128, 192, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, own, 1});
+    return lowered_by_groups({{1, 64, 64, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, own});
   };
-  static const LoweredFunc by_threads = make(false), by_tiles = make(true);
-  return copies_tiles ? by_tiles : by_threads;
+  static const std::array<LoweredFunc, 3> all = {make(Copier::all_threads), make(Copier::one_thread),
+                                                 make(Copier::own_warp)};
+  return all[static_cast<size_t>(copier)];
 }
 
 constexpr double near = 1e-3;
@@ -75,8 +82,8 @@ std::string mutated(const std::string& text, const Mutant& mutant) {
 }
 
 TEST(TensorCoreMutants, WithoutAChangeNothingIsCaught) {
-  for (const bool copies_tiles : {false, true}) {
-    const LoweredFunc& by_groups = long_product_by_groups(copies_tiles);
+  for (const Copier copier : {Copier::all_threads, Copier::one_thread, Copier::own_warp}) {
+    const LoweredFunc& by_groups = long_product_by_groups(copier);
     EXPECT_FALSE(test::is_caught(to_text(by_groups.kernels[0].func), by_groups.kernels[0].func, near));
     EXPECT_FALSE(is_caught_in_emulator(by_groups, cuda::emit_cuda(by_groups.kernels, with_groups().shared_bytes)));
   }
@@ -143,7 +150,8 @@ class TensorCoreGroupMutant : public ::testing::TestWithParam<std::tuple<bool, M
 
 TEST_P(TensorCoreGroupMutant, IsCaught) {
   const auto& [copies_tiles, mutant] = GetParam();
-  const Func& original = long_product_by_groups(copies_tiles).kernels[0].func;
+  const Copier copier = copies_tiles ? Copier::one_thread : Copier::all_threads;
+  const Func& original = long_product_by_groups(copier).kernels[0].func;
   const std::string text = to_text(original), changed = mutated(text, mutant);
   ASSERT_TRUE(changed != text) << text;
   EXPECT_TRUE(test::is_caught(changed, original, near)) << changed;
@@ -174,19 +182,19 @@ INSTANTIATE_TEST_SUITE_P(
 
 class TensorCoreTextMutant : public ::testing::TestWithParam<Mutant> {
  protected:
-  static void expect_caught(bool copies_tiles) {
-    const LoweredFunc& lowered = long_product_by_groups(copies_tiles);
+  static void expect_caught(Copier copier) {
+    const LoweredFunc& lowered = long_product_by_groups(copier);
     const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
     const std::string changed = mutated(text, GetParam());
     ASSERT_TRUE(changed != text) << text;
-    // In a process of its own, for a launch that fails is the last one.
-    EXPECT_EXIT(std::_Exit(is_caught_in_emulator(lowered, changed) ? 0 : 1), ::testing::ExitedWithCode(0), "")
-        << changed;
+    // In a process of its own, for a launch that fails is the last one, and may end it.
+    const auto is_caught = [](int status) { return WIFSIGNALED(status) || WEXITSTATUS(status) == 0; };
+    EXPECT_EXIT(std::_Exit(is_caught_in_emulator(lowered, changed) ? 0 : 1), is_caught, "") << changed;
   }
 };
 
 TEST_P(TensorCoreTextMutant, IsCaughtInTheEmulator) {
-  expect_caught(false);
+  expect_caught(Copier::all_threads);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -208,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
 class TileCopyMutant : public TensorCoreTextMutant {};
 
 TEST_P(TileCopyMutant, IsCaughtInTheEmulator) {
-  expect_caught(true);
+  expect_caught(Copier::one_thread);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -221,8 +229,8 @@ INSTANTIATE_TEST_SUITE_P(
                R"((tw_prefetch_map\(&tw_map_1\);\n +\}\n +)__syncthreads\(\);)", "$1"},
         Mutant{"nothing arrives", R"(if \(is_open && is_first_thread\) tw_arrive)", "if (false) tw_arrive"},
         Mutant{"all threads arrive", R"(if \(is_open && is_first_thread\) tw_arrive)", "if (is_open) tw_arrive"},
-        Mutant{"no bytes are expected", R"(    tw_expect\(counters \+ begun, bytes\);)", ""},
-        Mutant{"fewer bytes are expected", R"(counters \+ begun, bytes\);)", "counters + begun, bytes / 2);"},
+        Mutant{"no bytes are expected", R"(  tw_expect\(counter, bytes\);)", ""},
+        Mutant{"fewer bytes are expected", R"(tw_expect\(counter, bytes\);)", "tw_expect(counter, bytes / 2);"},
         Mutant{"nobody waits for tiles", R"(  tw_tiles\.wait\(\);)", "", -1},
         Mutant{"the phase before is waited for", R"(u32 parity = 0;)", "u32 parity = 1;"},
         Mutant{"the phase never changes", R"(parity \^= 1)", "parity ^= 0"},
@@ -232,6 +240,46 @@ INSTANTIATE_TEST_SUITE_P(
         Mutant{"one counter too few", R"(tw_tile_groups<2> tw_tiles)", "tw_tile_groups<1> tw_tiles"},
         Mutant{"a box lies elsewhere", R"(\(int\)\(0\))", "(int)(8)", 0},
         Mutant{"a box comes from the other operand", R"(&tw_map_1, )", "&tw_map_0, ", 0}),
+    name_of_mutant);
+
+class CopyingWarpMutant : public TensorCoreTextMutant {};
+
+TEST_P(CopyingWarpMutant, IsCaughtInTheEmulator) {
+  expect_caught(Copier::own_warp);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CopyingWarpMutant,
+    ::testing::Values(
+        Mutant{"places are not waited for", R"(while \(!tw_has_ended\(counters \+ count \+ at, parity \^ 1\)\) \{\})",
+               ""},
+        Mutant{"the phase before is waited for by who copies", R"(parity \^ 1\))", "parity)"},
+        Mutant{"what comes is not waited for", R"(  tw_tiles\.wait\(\);)", "", -1},
+        Mutant{"the phase before is waited for by who computes", R"(tw_has_ended\(counters \+ at, parity\))",
+               "tw_has_ended(counters + at, parity ^ 1)"},
+        Mutant{"the phase never changes", R"(at = 0, parity \^= 1)", "at = 0"},
+        Mutant{"products are waited for after their places are free",
+               R"((tw_wait_products<1>\(\);)(\s*)(tw_tiles\.release<1>\(\);))", "$3$2$1"},
+        Mutant{"places are free before their products have ended", R"(tw_tiles\.release<1>)", "tw_tiles.release<0>"},
+        Mutant{"products are two steps behind", R"(tw_wait_products<1>)", "tw_wait_products<2>"},
+        Mutant{"the last products are not waited for", R"(tw_wait_products<0>\(\);)", ""},
+        Mutant{"uses are not counted", R"(tw_tiles\.use\(\);)", ""},
+        Mutant{"nobody says that places are free", R"(if \(tw_elect\(\)\) tw_arrive\(counters \+ count)",
+               "if (false) tw_arrive(counters + count"},
+        Mutant{"all threads say that places are free", R"(if \(tw_elect\(\)\) tw_arrive\(counters \+ count)",
+               "tw_arrive(counters + count"},
+        Mutant{"other places are said to be free", R"(tw_arrive\(counters \+ count \+ used\))",
+               "tw_arrive(counters + count + (used + 1) % count)"},
+        Mutant{"places are free when one warp has not used them", R"(tw_tiles\.set_up\(4\))", "tw_tiles.set_up(3)"},
+        Mutant{"a warp more is waited for", R"(tw_tiles\.set_up\(4\))", "tw_tiles.set_up(5)"},
+        Mutant{"counters are set up while others wait",
+               R"((tw_prefetch_map\(&tw_map_1\);\n +\}\n +)__syncthreads\(\);)", "$1"},
+        Mutant{"a place is filled that is in use", R"(\+ 2\) % \(u32\)4)", "+ 1) % (u32)4", 0},
+        Mutant{"all threads of the warp copy", R"((tw_warp == 4\) \{\n +)if \(tw_elect\(\)\))", "$1if (true)"},
+        Mutant{"a computing warp copies", R"(if \(tw_warp == 4\))", "if (tw_warp == 3)"},
+        Mutant{"nothing arrives", R"(if \(!is_open\) return;\s+tw_arrive\(counters \+ at\);)", "if (!is_open) return;"},
+        Mutant{"no bytes are expected", R"(  tw_expect\(counter, bytes\);)", ""},
+        Mutant{"a block makes its first tile twice", R"(, \(int\)\(\(\w+ \* 64\)\)\);)", ", 0);", -1}),
     name_of_mutant);
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace tw {
 namespace {
 
 using test::call_of;
+using test::Copier;
 using test::epilogue;
 using test::expect_answer;
 using test::factor;
@@ -272,12 +273,18 @@ TEST_P(TensorCoreGroups, GiveTheOraclesAnswer) {
   EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TensorCoreGroups,
-                         ::testing::Values(GroupCase{{1, 64, 64, 192, bf16, false, true}, {64, 64, 64, 4, 1}, 3},
-                                           GroupCase{{1, 130, 70, 200, f16, false, true}, {128, 64, 64, 8, 1}, 2},
-                                           GroupCase{{2, 64, 256, 128, bf16}, {64, 256, 64, 4, 1}, 2},
-                                           GroupCase{{1, 128, 128, 256, f16, true, false}, {128, 128, 64, 8, 1}, 4},
-                                           GroupCase{{1, 200, 250, 130, bf16, true, true}, {128, 256, 64, 8, 1}, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    All, TensorCoreGroups,
+    ::testing::Values(GroupCase{{1, 64, 64, 192, bf16, false, true}, {64, 64, 64, 4, 1}, 3},
+                      GroupCase{{1, 130, 70, 200, f16, false, true}, {128, 64, 64, 8, 1}, 2},
+                      GroupCase{{2, 64, 256, 128, bf16}, {64, 256, 64, 4, 1}, 2},
+                      GroupCase{{1, 128, 128, 256, f16, true, false}, {128, 128, 64, 8, 1}, 4},
+                      GroupCase{{1, 200, 250, 130, bf16, true, true}, {128, 256, 64, 8, 1}, 1},
+                      GroupCase{{1, 64, 64, 192, bf16, false, true}, {64, 64, 64, 4, 1}, 3, Copier::own_warp},
+                      GroupCase{{1, 130, 70, 200, f16, false, true}, {128, 64, 64, 8, 1}, 2, Copier::own_warp},
+                      GroupCase{{1, 128, 192, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, Copier::own_warp, 1},
+                      GroupCase{{3, 130, 128, 200, f16}, {128, 64, 64, 8, 1}, 2, Copier::own_warp, 1},
+                      GroupCase{{2, 512, 256, 136, bf16, true, false}, {128, 256, 64, 8, 1}, 3, Copier::own_warp, 2}));
 
 // Aligned operands are copied 16 bytes at a time, to where no two rows come from the same banks.
 TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
