@@ -308,13 +308,14 @@ bool decide_copying_warp(Schedule& schedule) {
   return schedule.decide("copying_warp", {{{1}}, {{0}}}, {1})[0] != 0;
 }
 
-// Tiles that a block makes one after the other, of as many blocks as run at the same time: the copies for a tile come
-// while the one before leaves.
-int64_t decide_tiles_of_block(Schedule& schedule, int64_t tiles, int64_t at_once) {
-  const int64_t share = divide_up(tiles, at_once);
+// Tiles that a block makes one after the other, where each has as many: the copies for a tile come while the one before
+// leaves.  Where several blocks are on a multiprocessor, others work meanwhile anyway.
+int64_t decide_tiles_of_block(Schedule& schedule, int64_t tiles, int64_t multiprocessors, int64_t at_once) {
+  const int64_t share = divide_up(tiles, multiprocessors * at_once);
   std::vector<Candidate> candidates = {{{1}}};
-  if (share > 1 && tiles % share == 0) candidates.push_back({{share}});
-  return schedule.decide("tiles_of_block", candidates, candidates.back().value)[0];
+  const bool is_even = share > 1 && tiles % share == 0;
+  if (is_even) candidates.push_back({{share}});
+  return schedule.decide("tiles_of_block", candidates, {is_even && at_once == 1 ? share : 1})[0];
 }
 
 // Rows of a tensor, its last iterations but one, by neighbours, its last ones; others choose one matrix of several, or
@@ -465,7 +466,7 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   if (are_tiles && decide_copying_warp(schedule)) {
     schedule.annotate(ks[0], copying_warp_attribute, stages_of_k);
     const int64_t own_tiles =
-        decide_tiles_of_block(schedule, extent_of(schedule, outer), target.threads * blocks_at_once(tile, by.rates));
+        decide_tiles_of_block(schedule, extent_of(schedule, outer), target.threads, blocks_at_once(tile, by.rates));
     if (own_tiles > 1) {
       const std::vector<LoopRef> shared_out = schedule.split(outer, {own_tiles, std::nullopt});
       of_blocks = shared_out[1];

@@ -125,7 +125,8 @@ struct GroupCase {
   Choice tile;
   int64_t stages;
   Copier copier = Copier::one_thread;
-  int64_t multiprocessors = with_groups().threads;  // of few, each block makes several tiles
+  int64_t multiprocessors = with_groups().threads;
+  int64_t tiles_of_block = 1;
 };
 inline void PrintTo(const GroupCase& c, std::ostream* out) {
   static constexpr const char* copiers[] = {"all threads", "one thread", "a warp"};
@@ -140,6 +141,7 @@ inline LoweredFunc lowered_by_groups(const GroupCase& c) {
   if (c.stages > 1) decisions["tile_copies"] = {c.copier != Copier::all_threads ? 1 : 0};
   if (c.stages > 1 && c.copier != Copier::all_threads)
     decisions["copying_warp"] = {c.copier == Copier::own_warp ? 1 : 0};
+  if (c.tiles_of_block > 1) decisions["tiles_of_block"] = {c.tiles_of_block};
   return lower(target.decided_schedule(product(c.product), target, decisions).func(), target, "product");
 }
 

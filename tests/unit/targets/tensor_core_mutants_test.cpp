@@ -34,7 +34,7 @@ const Func& long_product_of_bytes() {
 const LoweredFunc& long_product_by_groups(Copier copier) {
   const auto make = [](Copier own) {
     if (own == Copier::own_warp)
-      return lowered_by_groups({{1, 128, 192, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, own, 1});
+      return lowered_by_groups({{1, 128, 192, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, own, 1, 2});
     return lowered_by_groups({{1, 64, 64, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, own});
   };
   static const std::array<LoweredFunc, 3> all = {make(Copier::all_threads), make(Copier::one_thread),

@@ -282,9 +282,10 @@ INSTANTIATE_TEST_SUITE_P(
                       GroupCase{{1, 200, 250, 130, bf16, true, true}, {128, 256, 64, 8, 1}, 1},
                       GroupCase{{1, 64, 64, 192, bf16, false, true}, {64, 64, 64, 4, 1}, 3, Copier::own_warp},
                       GroupCase{{1, 130, 70, 200, f16, false, true}, {128, 64, 64, 8, 1}, 2, Copier::own_warp},
-                      GroupCase{{1, 128, 192, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, Copier::own_warp, 1},
-                      GroupCase{{3, 130, 128, 200, f16}, {128, 64, 64, 8, 1}, 2, Copier::own_warp, 1},
-                      GroupCase{{2, 512, 256, 136, bf16, true, false}, {128, 256, 64, 8, 1}, 3, Copier::own_warp, 2}));
+                      GroupCase{{1, 128, 192, 320, bf16, false, true}, {64, 64, 64, 4, 1}, 4, Copier::own_warp, 1, 2},
+                      GroupCase{{3, 130, 128, 200, f16}, {128, 64, 64, 8, 1}, 2, Copier::own_warp, 1, 6},
+                      GroupCase{
+                          {2, 512, 256, 136, bf16, true, false}, {128, 256, 64, 8, 1}, 3, Copier::own_warp, 2, 4}));
 
 // Aligned operands are copied 16 bytes at a time, to where no two rows come from the same banks.
 TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {
