@@ -501,6 +501,26 @@ def test_one_artifact_multiplies_any_size_on_tensor_cores(device, tmp_path, name
         np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], want, rtol=0, atol=near)
 
 
+# Of so many rows blocks make several tiles on a GPU, whose copies a warp of its own asks for; the emulator has fewer.
+def test_large_products_agree_with_numpy(device, tmp_path):
+    size = 4096 if device.every == 1 else 256
+    shape = (size, size)
+    model = model_of([("MatMul", ["a", "b"], ["y"])], [value("a", shape), value("b", shape)], [value("y", shape)])
+    onnx.save(model, tmp_path / "m.onnx")
+    compiled = ("compile", tmp_path / "m.onnx", "-t", device.target, "--precision", "bf16", "-o", tmp_path / "m.twa")
+    done = run_tw(*compiled, env=device.env)
+    assert done.returncode == 0, done.stderr
+    rng, given, arrays = np.random.default_rng(6), [], {}
+    for name in "ab":
+        arrays[name] = rng.standard_normal(shape).astype(np.float32)
+        np.save(tmp_path / f"{name}.npy", arrays[name])
+        given += ["-i", f"{name}={tmp_path / name}.npy"]
+    done = run_tw("run", tmp_path / "m.twa", *given, "-o", tmp_path / "y.npz", env=device.env)
+    assert done.returncode == 0, done.stderr
+    a, b = (rounded(array, "bf16") for array in arrays.values())
+    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], a @ b, rtol=1e-3, atol=1e-3 * size**0.5)
+
+
 def test_ptx_beside_the_machine_code_runs_on_later_gpus(tmp_path):
     emulated = os.environ | dict.fromkeys(("CUDA_HOME", "LD_LIBRARY_PATH"), str(EMULATOR))
     model = small_network()
