@@ -5,6 +5,7 @@
 #include "relay_ir/op.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw::relay {
 namespace {
@@ -33,7 +34,8 @@ Expr count(const Stmt& s, int64_t least, const F& own) {
 }
 
 bool is_conversion(const Call& call) {
-  return call.intrinsic == Intrinsic::round_tf32;
+  const IntrinsicKind kind = kind_of(call.intrinsic);
+  return call.intrinsic == Intrinsic::round_tf32 || kind == IntrinsicKind::decode || kind == IntrinsicKind::encode;
 }
 
 int64_t float_operations(const Expr& e) {

@@ -19,15 +19,20 @@ struct InstructionRow {
   const char* replacement;  // the body of a Func with the same buffers; that of vectors is made by Matcher
 };
 
-#define FRAGMENT_PRODUCT(name, first, second, sum, factor)                                     \
+#define FRAGMENT_PRODUCT_OF(name, first, second, sum, of_first, of_second)                     \
   "func " name "[m, n, k, sa, ta, sb, tb, sc](a: " first "[m, k] strides [sa, ta], b: " second \
   "[n, k] strides [sb, tb]) -> (c: " sum                                                       \
   "[m, n] strides [sc, 1]) {"                                                                  \
   "  for i in 0..m { for j in 0..n { for l in 0..k {"                                          \
-  "    c[i, j] = c[i, j] + " factor "(a[i, l]) * " factor                                      \
+  "    c[i, j] = c[i, j] + " of_first "(a[i, l]) * " of_second                                 \
   "(b[j, l])"                                                                                  \
   "  } } }"                                                                                    \
   "}"
+
+#define FRAGMENT_PRODUCT(name, first, second, sum, factor) FRAGMENT_PRODUCT_OF(name, first, second, sum, factor, factor)
+
+#define CODE_PRODUCT(prefix, first, second) \
+  FRAGMENT_PRODUCT_OF(prefix first second, "u8", "u8", "f32", "decode_" first, "decode_" second)
 
 #define TILE_COPY(name, type)                                                   \
   "func " name "[m, n, sc, sd](c: " type "[m, n] strides [sc, 1]) -> (d: " type \
@@ -88,6 +93,10 @@ const InstructionRow instruction_rows[] = {
     {FRAGMENT_PRODUCT("mma_u8s8", "u8", "i8", "i32", "i32"), nullptr},
     {FRAGMENT_PRODUCT("mma_s8u8", "i8", "u8", "i32", "i32"), nullptr},
     {FRAGMENT_PRODUCT("mma_u8u8", "u8", "u8", "i32", "i32"), nullptr},
+    {CODE_PRODUCT("mma_", "e4m3", "e4m3"), nullptr},
+    {CODE_PRODUCT("mma_", "e4m3", "e5m2"), nullptr},
+    {CODE_PRODUCT("mma_", "e5m2", "e4m3"), nullptr},
+    {CODE_PRODUCT("mma_", "e5m2", "e5m2"), nullptr},
     {FRAGMENT_PRODUCT("wgmma_bf16", "bf16", "bf16", "f32", "f32"), nullptr},
     {FRAGMENT_PRODUCT("wgmma_f16", "f16", "f16", "f32", "f32"), nullptr},
     {"func tile_zero_f32[m, n]() -> (c: f32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0.0f } } }", nullptr},

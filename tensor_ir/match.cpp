@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensor_ir/node_dispatch.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw {
 namespace {
@@ -157,10 +158,17 @@ Stmt map_children(const Stmt& s, const std::function<Expr(const Expr&)>& on_expr
   });
 }
 
+const Call* as_conversion(const Expr& e) {
+  const auto* call = e.as<Call>();
+  const bool is_one =
+      call && (call->intrinsic == Intrinsic::round_tf32 || kind_of(call->intrinsic) == IntrinsicKind::decode);
+  return is_one ? call : nullptr;
+}
+
 Expr without_conversion(const Expr& e) {
   if (const auto* c = e.as<Cast>()) return c->value;
-  const auto* call = e.as<Call>();
-  return call && call->intrinsic == Intrinsic::round_tf32 ? call->arguments[0] : e;
+  const Call* call = as_conversion(e);
+  return call ? call->arguments[0] : e;
 }
 
 Expr substitute(const Expr& e, const Substitution& values) {

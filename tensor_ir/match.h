@@ -26,7 +26,9 @@ Expr map_children(const Expr& e, const std::function<Expr(const Expr&)>& on_expr
 Stmt map_children(const Stmt& s, const std::function<Expr(const Expr&)>& on_expr,
                   const std::function<Stmt(const Stmt&)>& on_stmt);
 
-// What a conversion that keeps 0 is of, a Cast or a call of round_tf32; another expression itself.
+// The call that an expression is, where it only converts a number and keeps 0: round_tf32, decode_e4m3, …; or null.
+const Call* as_conversion(const Expr& e);
+// What such a call or a Cast is of; another expression itself.
 Expr without_conversion(const Expr& e);
 
 namespace detail {

@@ -189,6 +189,11 @@ ProductTypes types_of_product(Intrinsic intrinsic) {
       return {i32, i8, u8};
     case Intrinsic::mma_u8u8:
       return {i32, u8, u8};
+    case Intrinsic::mma_e4m3e4m3:
+    case Intrinsic::mma_e4m3e5m2:
+    case Intrinsic::mma_e5m2e4m3:
+    case Intrinsic::mma_e5m2e5m2:
+      return {f32, u8, u8};
     default:
       return {i32, u32, u32};
   }
@@ -265,8 +270,9 @@ Problem check_call(const Call& n) {
   for (const Expr& argument : n.arguments) {
     DType dtype = argument.dtype();
     if (dtype != n.arguments[0].dtype()) return mismatch("the arguments of " + name, n.arguments[0].dtype(), dtype);
-    bool fits = n.intrinsic == Intrinsic::philox       ? dtype.element() == u64
-                : n.intrinsic == Intrinsic::round_tf32 ? dtype.element() == f32
+    bool fits = n.intrinsic == Intrinsic::philox                                        ? dtype.element() == u64
+                : n.intrinsic == Intrinsic::round_tf32 || kind == IntrinsicKind::encode ? dtype.element() == f32
+                : kind == IntrinsicKind::decode                                         ? dtype.element() == u8
                 : kind == IntrinsicKind::bits ? dtype.is_integer()
                                               : dtype.is_float() || (dtype.is_integer() && takes_integers(n.intrinsic));
     if (!fits) return problem(name + " does not take an argument of type " + text(dtype));
@@ -345,6 +351,10 @@ bool is_asynchronous(Intrinsic intrinsic) {
   return intrinsic == Intrinsic::wgmma_bf16 || intrinsic == Intrinsic::wgmma_f16;
 }
 
+DType code_format(Intrinsic intrinsic) {
+  return intrinsic == Intrinsic::decode_e4m3 || intrinsic == Intrinsic::encode_e4m3 ? f8e4m3fn : f8e5m2;
+}
+
 int arity_of(Intrinsic intrinsic) {
   static constexpr int arities[] = {
 #define INTRINSIC(name, arity, kind) arity,
@@ -366,6 +376,10 @@ std::optional<DType> call_dtype(Intrinsic intrinsic, const std::vector<Expr>& ar
       return arguments.empty() ? std::optional<DType>() : bool_of(arguments[0].dtype());
     case IntrinsicKind::effect:
       return arguments.empty() ? boolean : arguments[0].dtype();
+    case IntrinsicKind::decode:
+      return arguments.empty() ? f32 : f32.with_lanes(arguments[0].dtype().lanes);
+    case IntrinsicKind::encode:
+      return arguments.empty() ? u8 : u8.with_lanes(arguments[0].dtype().lanes);
     case IntrinsicKind::convert:
       break;
   }

@@ -18,11 +18,24 @@ std::optional<TypeProblem> type_problem(const Expr& e);
 std::optional<TypeProblem> type_problem(const Stmt& s);
 std::optional<TypeProblem> type_problem(const Buffer& buffer);
 
-enum class IntrinsicKind : uint8_t { math, predicate, bits, convert, dot, tile, matrix, fragment, effect };
+enum class IntrinsicKind : uint8_t {
+  math,
+  predicate,
+  bits,
+  convert,
+  decode,
+  encode,
+  dot,
+  tile,
+  matrix,
+  fragment,
+  effect
+};
 IntrinsicKind kind_of(Intrinsic intrinsic);
 // Whether what it gives is there only when the thread has waited for it.
 bool is_asynchronous(Intrinsic intrinsic);
-int arity_of(Intrinsic intrinsic);  // -1: any
+DType code_format(Intrinsic intrinsic);  // of one that decodes or encodes
+int arity_of(Intrinsic intrinsic);       // -1: any
 
 // What a product of tiles multiplies, from the lanes of its operands: accumulator m × n, a m × k, b k × n words;
 // nothing: they do not fit.

@@ -200,6 +200,16 @@ class Compiler {
     std::vector<int32_t> arguments;
     for (const Expr& argument : node.arguments) arguments.push_back(value(argument));
     const DType from = node.arguments.empty() ? node.dtype : node.arguments[0].dtype();
+    const IntrinsicKind kind = kind_of(node.intrinsic);
+    if (kind == IntrinsicKind::tile || kind == IntrinsicKind::matrix || kind == IntrinsicKind::fragment) {
+      const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());
+      if (!sizes) throw Error(ErrorCode::verify, "a product of tiles whose sizes do not fit\n  help: verify the Func");
+      Instr& in = emit(call_handler(node.intrinsic, from, node.dtype));
+      in.a = arguments[0], in.b = arguments[1], in.c = arguments[2];
+      in.dtype = node.dtype, in.from = u32.with_lanes(sizes->n);
+      in.lanes = sizes->k, in.target = static_cast<int>(node.intrinsic);
+      return in.dst = reserve(node.dtype.lanes);
+    }
     switch (node.intrinsic) {
       case Intrinsic::lane_slice:
         return arguments[0] + static_cast<int32_t>(*as_int(node.arguments[1]));
@@ -235,30 +245,6 @@ class Compiler {
         in.lanes = static_cast<int32_t>(*as_int(node.arguments[3]));
         return in.dst = reserve(node.dtype.lanes);
       }
-      case Intrinsic::tile_dot_bf16:
-      case Intrinsic::tile_dot_u8s8:
-      case Intrinsic::tile_dot_s8s8:
-      case Intrinsic::matrix_u8s8:
-      case Intrinsic::matrix_s8s8:
-      case Intrinsic::mma_bf16:
-      case Intrinsic::mma_f16:
-      case Intrinsic::mma_tf32:
-      case Intrinsic::mma_s8s8:
-      case Intrinsic::mma_u8s8:
-      case Intrinsic::mma_s8u8:
-      case Intrinsic::mma_u8u8:
-      case Intrinsic::wgmma_bf16:
-      case Intrinsic::wgmma_f16: {
-        const auto sizes = tile_sizes(node.dtype, node.arguments[1].dtype(), node.arguments[2].dtype());
-        if (!sizes)
-          throw Error(ErrorCode::verify, "a product of tiles whose sizes do not fit\n  help: verify the Func");
-        Instr& in = emit(call_handler(node.intrinsic, from, node.dtype));
-        in.a = arguments[0], in.b = arguments[1], in.c = arguments[2];
-        in.dtype = node.dtype, in.from = u32.with_lanes(sizes->n);
-        in.lanes = sizes->k, in.target = static_cast<int>(node.intrinsic);
-        return in.dst = reserve(node.dtype.lanes);
-      }
-      case Intrinsic::prefetch:
       case Intrinsic::barrier:
       case Intrinsic::warp_barrier:
       case Intrinsic::begin_copies:

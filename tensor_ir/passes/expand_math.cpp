@@ -7,9 +7,11 @@
 // functions, in math_*.cpp; tests compare them with the C library.  In f32 only pow, fmod, asinh, acosh, atanh and the
 // reduction of sin, cos and tan use f64.
 #include "tensor_ir/match.h"
+#include "tensor_ir/minifloat.h"
 #include "tensor_ir/passes/math_builder.h"
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/passes/target_facts.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw {
 namespace {
@@ -87,6 +89,13 @@ Expr expansion(Builder& b, Intrinsic intrinsic, const std::vector<Expr>& x) {
 }
 
 Expr expand(const Call& node, const math::MathFeatures& features) {
+  const IntrinsicKind kind = kind_of(node.intrinsic);
+  if (kind == IntrinsicKind::decode || kind == IntrinsicKind::encode) {
+    Builder b(f32.with_lanes(node.dtype.lanes), features);
+    const Expr x = b.name("x", node.arguments[0]);
+    const DType format = code_format(node.intrinsic);
+    return b.finish(kind == IntrinsicKind::decode ? decoded_minifloat(x, format) : encoded_minifloat(x, format));
+  }
   if (!node.dtype.is_float() && node.intrinsic != Intrinsic::philox) return {};
   // The remainders of numbers near the largest would overflow in a product without the instruction: left to be refused.
   if (node.intrinsic == Intrinsic::fmod && node.dtype.bits == 64 && !features.has_fma) return {};

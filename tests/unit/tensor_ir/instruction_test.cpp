@@ -75,11 +75,12 @@ TEST(TensorInstruction, TilesFragmentsAndMatricesMeanTheirLoops) {
                                " } } } }"};
   };
   const auto fragment = [](const std::string& name, const std::string& a, const std::string& b, const std::string& sum,
-                           const std::string& factor) {  // rows of a lie 40 apart, columns of b 9
+                           const std::string& factor,
+                           const std::string& of_second = "") {  // rows of a lie 40 apart, columns of b 9
     return std::pair{name, "func f(A: " + a + "[200], B: " + b + "[168]) -> (C: " + sum + "[35]) {" +
                                " for i in 0..5 { for j in 0..7 { for l in 0..11 {" +
-                               "  C[i * 7 + j] = C[i * 7 + j] + " + factor + "(A[i * 40 + l]) * " + factor +
-                               "(B[l * 9 + j])" + " } } } }"};
+                               "  C[i * 7 + j] = C[i * 7 + j] + " + factor + "(A[i * 40 + l]) * " +
+                               (of_second.empty() ? factor : of_second) + "(B[l * 9 + j])" + " } } } }"};
   };
   const std::pair<std::string, std::string> cases[] = {
       fragment("mma_bf16", "bf16", "bf16", "f32", "f32"),
@@ -89,6 +90,10 @@ TEST(TensorInstruction, TilesFragmentsAndMatricesMeanTheirLoops) {
       fragment("mma_u8s8", "u8", "i8", "i32", "i32"),
       fragment("mma_s8u8", "i8", "u8", "i32", "i32"),
       fragment("mma_u8u8", "u8", "u8", "i32", "i32"),
+      fragment("mma_e4m3e4m3", "u8", "u8", "f32", "decode_e4m3"),
+      fragment("mma_e4m3e5m2", "u8", "u8", "f32", "decode_e4m3", "decode_e5m2"),
+      fragment("mma_e5m2e4m3", "u8", "u8", "f32", "decode_e5m2", "decode_e4m3"),
+      fragment("mma_e5m2e5m2", "u8", "u8", "f32", "decode_e5m2"),
       matrix("matrix_u8s8", "u8"),
       matrix("matrix_s8s8", "i8"),
       {"matrix_zero_i32", "func f() -> (C: i32[9]) { for i in 0..2 { for j in 0..2 { C[i * 2 + j + 5] = 0i32 } } }"},
@@ -114,6 +119,9 @@ TEST(TensorInstruction, TilesFragmentsAndMatricesMeanTheirLoops) {
     for (const Buffer& buffer : nest.buffers) {
       loops.emplace_back(buffer->dtype, *const_shape(buffer));
       fill(loops.back(), random);
+      constexpr int64_t below_one = 0xb7;  // codes of floats
+      for (int64_t i = 0; buffer->dtype == u8 && nest.buffers.back()->dtype == f32 && i < loops.back().size(); ++i)
+        loops.back().set_int(i, loops.back().get_int(i) & below_one);
       call.push_back(loops.back().clone());
     }
     InterpretOptions options;

@@ -16,6 +16,7 @@
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
 #include "tensor_ir/scalar_meaning.h"
+#include "tensor_ir/type_rules.h"
 
 namespace tw {
 namespace {
@@ -352,6 +353,47 @@ TEST(Math, Tf32IsTheNearestNumberOf10Bits) {
     if (std::abs(expected) > std::numeric_limits<float>::max()) expected = std::copysign(INFINITY, value);
     EXPECT_EQ(distance(result.as<float>()[i], Real{expected}), 0) << std::hexfloat << value;
     EXPECT_EQ(distance(static_cast<float>(meaning::round_to_tf32(value)), Real{expected}), 0) << std::hexfloat << value;
+  }
+}
+
+// C[i] = conversion(X[i]).
+NDArray converted(Intrinsic conversion, const NDArray& x, bool is_expanded) {
+  const int64_t count = x.size() / 64 * 64;
+  Func f;
+  f.name = "f";
+  const Var i("i");
+  const Expr lanes = ramp(i * 64, 1, 64);
+  const DType result = kind_of(conversion) == IntrinsicKind::decode ? f32 : u8;
+  f.buffers = {Buffer("X", x.dtype(), {Expr(x.size())}), Buffer("C", result, {Expr(count)})};
+  f.output_count = 1;
+  const Expr value = call(conversion, {load(f.buffers[0], {lanes})});
+  f.body = make_stmt<For>(i, Expr(count / 64), LoopKind::serial, store(f.buffers[1], {lanes}, value));
+  NDArray c(result, {count});
+  interpret(is_expanded ? expand_math(f) : f, {x, c});
+  return c;
+}
+
+// By their tables, and as code computes them.
+TEST(Math, FloatsOf8BitsAreThoseOfTheirFormats) {
+  const std::pair<Intrinsic, Intrinsic> formats[] = {{Intrinsic::decode_e4m3, Intrinsic::encode_e4m3},
+                                                     {Intrinsic::decode_e5m2, Intrinsic::encode_e5m2}};
+  NDArray codes(u8, {256});
+  for (int64_t i = 0; i < 256; ++i) codes.set_int(i, i);
+  const NDArray numbers = array_of(special_values<float>());
+  for (const auto& [decode, encode] : formats) {
+    const DType format = code_format(decode);
+    for (const bool is_expanded : {false, true}) {
+      const NDArray decoded = converted(decode, codes, is_expanded), encoded = converted(encode, numbers, is_expanded);
+      for (int64_t i = 0; i < 256; ++i) {
+        const float expected = minifloat_to_float(format, static_cast<uint8_t>(i)), x = decoded.as<float>()[i];
+        EXPECT_TRUE(std::isnan(expected) ? std::isnan(x)
+                                         : std::bit_cast<uint32_t>(expected) == std::bit_cast<uint32_t>(x))
+            << i << " " << x;
+      }
+      for (int64_t i = 0; i < encoded.size(); ++i)
+        EXPECT_EQ(encoded.as<uint8_t>()[i], float_to_minifloat(format, numbers.as<float>()[i]))
+            << numbers.as<float>()[i];
+    }
   }
 }
 
