@@ -59,6 +59,7 @@ struct Target {
   // Multiply-adds of 16-bit floats by tensor cores, or half of those of bytes, in the time of one of f32 without them;
   // 0: warps have no fragments.
   double tensor_core_rate = 0;
+  double float8_rate = 0;  // …of floats of 8 bits; 0: none
 
   // The analytic default schedule; always good enough to be usable, always correct.
   ScheduleSource default_schedule;

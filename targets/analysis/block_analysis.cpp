@@ -18,6 +18,10 @@ bool is_expensive_call(Intrinsic intrinsic) {
     case Intrinsic::trunc:
     case Intrinsic::round_even:
     case Intrinsic::round_tf32:
+    case Intrinsic::decode_e4m3:
+    case Intrinsic::decode_e5m2:
+    case Intrinsic::encode_e4m3:
+    case Intrinsic::encode_e5m2:
     case Intrinsic::scale_by_power:
     case Intrinsic::minimum:
     case Intrinsic::maximum:
@@ -38,9 +42,9 @@ const Load* as_load_through_conversions(Expr e) {
   return e.as<Load>();
 }
 
-bool is_rounded_to_tf32(const Expr& e) {
-  const auto* call = e.as<Call>();
-  return call && call->intrinsic == Intrinsic::round_tf32;
+std::optional<Intrinsic> conversion_of(const Expr& e) {
+  const Call* call = as_conversion(e);
+  return call ? std::optional(call->intrinsic) : std::nullopt;
 }
 
 Expr flat_offset(const Buffer& buffer, const std::vector<Expr>& indices) {
@@ -126,7 +130,7 @@ BlockAnalysis analyse(const Block& block) {
   if (!accumulator || accumulator->buffer != store->buffer) return result;
   const auto* product = sum->b.as<Binary>();
   if (!product || product->op != BinaryOp::mul) return result;
-  result.is_of_tf32 = is_rounded_to_tf32(product->a) && is_rounded_to_tf32(product->b);
+  result.conversions = {conversion_of(product->a), conversion_of(product->b)};
   const Load* a = as_load_through_conversions(product->a);
   const Load* b = as_load_through_conversions(product->b);
   if (!a || !b || a->predicate.is_defined() || b->predicate.is_defined() || result.reads.size() != 2) return result;

@@ -2,6 +2,7 @@
 // of them.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -33,9 +34,11 @@ struct BlockAnalysis {
   std::vector<IterVar> iters;
   std::vector<Access> reads;  // without the accumulator's own
   Access write;
-  bool is_of_tf32 = false;    // a sum of products whose factors are rounded by round_tf32
+  // What converts the factors of a sum of products, of the first read and the second one: round_tf32, decode_e4m3, …
+  std::array<std::optional<Intrinsic>, 2> conversions = {};
   bool is_expensive = false;  // calls of exp, erf …: not to be computed twice
 
+  bool is_of_tf32() const { return conversions[0] == Intrinsic::round_tf32 && conversions[1] == Intrinsic::round_tf32; }
   const IterVar& iter(const Var& var) const;
   std::vector<Var> axes(IterKind kind) const;
   std::vector<Var> spatial() const { return axes(IterKind::spatial); }

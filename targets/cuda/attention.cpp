@@ -100,7 +100,7 @@ class TiledAttention {
     for (const int64_t extent : {keys_of_part, size, columns})
       if (extent % attention_granule != 0) return false;
     const DType operand = of_scores.reads[0].buffer->dtype;
-    const StagedTile staged{rows_, size, columns, operand.bytes(), of_scores.is_of_tf32};
+    const StagedTile staged{rows_, size, columns, operand.bytes(), of_scores.is_of_tf32()};
     if (!place_in_output(schedule_.blocks().back()) || !has_tiles_of(rows_) ||
         !staged.fits(keys_of_part, 1, 1, target_))
       return false;
@@ -108,7 +108,7 @@ class TiledAttention {
     if (parts > 1 && staged.fits(keys_of_part, 2, 2, target_)) versions_ = 2;
     if (target_.tensor_core_rate > 0 && operand == bf16) instruction_ = "mma_bf16";
     if (target_.tensor_core_rate > 0 && operand == f16) instruction_ = "mma_f16";
-    if (target_.tensor_core_rate > 0 && of_scores.is_of_tf32) instruction_ = "mma_tf32";
+    if (target_.tensor_core_rate > 0 && of_scores.is_of_tf32()) instruction_ = "mma_tf32";
     const BlockAnalysis of_keys = analyse(schedule_.node(keys));
     const Var key = *(of_keys.spatial().end() - 2);
     keys_are_columns_ = unit_stride(of_keys.reads.at(0), key, of_keys.iters, 1) == 1;

@@ -36,6 +36,39 @@ TW_FUNCTION u32 tw_to_tf32(u32 x) { u32 y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"
 #else
 TW_FUNCTION u32 tw_to_tf32(u32 x) { return (x & 0x7fffffff) > 0x7f800000 ? x : (x + 0x1000) & ~0x1fffu; }
 #endif
+// Floats of 8 bits: by way of f16, which has all of them.
+#if __CUDA_ARCH__ >= 890
+#define TW_DECODE(format) \
+  TW_FUNCTION float tw_decode_##format(u8 code) { \
+    u32 pair; asm("cvt.rn.f16x2." #format "x2 %0, %1;" : "=r"(pair) : "h"((u16)code)); return tw_from_f16((u16)pair); \
+  }
+TW_DECODE(e4m3) TW_DECODE(e5m2)
+#define TW_ENCODE(format) \
+  TW_FUNCTION u8 tw_nearest_##format(float x) { \
+    u16 pair; asm("cvt.rn.satfinite." #format "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x)); return (u8)pair; \
+  }
+TW_ENCODE(e4m3) TW_ENCODE(e5m2)
+#else
+// A number of f16 that is 2^8 times as small has the same bits.
+TW_FUNCTION float tw_decode_e4m3(u8 code) {
+  const float x = tw_from_f16((u16)((code & 0x80) << 8 | (code & 0x7f) << 7)) * 256;
+  return (code & 0x7f) == 0x7f ? __uint_as_float(0x7fc00000u) : x;
+}
+TW_FUNCTION float tw_decode_e5m2(u8 code) { return tw_from_f16((u16)(code << 8)); }
+// To nearest even at the last bit: of small numbers, by an addition that rounds there.
+TW_FUNCTION u8 tw_nearest(float x, int mantissa, int bias, u32 largest) {
+  const u32 bits = __float_as_uint(x), magnitude = bits & 0x7fffffff, sign = bits >> 24 & 0x80;
+  if (magnitude > 0x7f800000) return (u8)(sign | 0x7f);
+  const int shift = 23 - mantissa;
+  const float counter = __uint_as_float((u32)(128 - bias + shift) << 23);
+  const u32 small = __float_as_uint(__uint_as_float(magnitude) + counter) - __float_as_uint(counter);
+  const u32 normal = (magnitude + (1u << (shift - 1)) - 1 + (magnitude >> shift & 1) - ((u32)(127 - bias) << 23)) >> shift;
+  const u32 code = magnitude < (u32)(128 - bias) << 23 ? small : normal;
+  return (u8)(sign | (code < largest ? code : largest));
+}
+TW_FUNCTION u8 tw_nearest_e4m3(float x) { return tw_nearest(x, 3, 7, 0x7e); }
+TW_FUNCTION u8 tw_nearest_e5m2(float x) { return tw_nearest(x, 2, 15, 0x7b); }
+#endif
 TW_FUNCTION float tw_rough_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 TW_FUNCTION float tw_rough_reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 TW_FUNCTION void tw_prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
@@ -62,6 +95,12 @@ TW_MMA(tw_mma_s8s8, "m16n8k32", "s32.s8.s8.s32", i32, "r")
 TW_MMA(tw_mma_u8s8, "m16n8k32", "s32.u8.s8.s32", i32, "r")
 TW_MMA(tw_mma_s8u8, "m16n8k32", "s32.s8.u8.s32", i32, "r")
 TW_MMA(tw_mma_u8u8, "m16n8k32", "s32.u8.u8.s32", i32, "r")
+#if __CUDA_ARCH__ >= 890
+TW_MMA(tw_mma_e4m3e4m3, "m16n8k32", "f32.e4m3.e4m3.f32", float, "f")
+TW_MMA(tw_mma_e4m3e5m2, "m16n8k32", "f32.e4m3.e5m2.f32", float, "f")
+TW_MMA(tw_mma_e5m2e4m3, "m16n8k32", "f32.e5m2.e4m3.f32", float, "f")
+TW_MMA(tw_mma_e5m2e5m2, "m16n8k32", "f32.e5m2.e5m2.f32", float, "f")
+#endif
 #if __CUDA_ARCH__ >= 800
 // So many bytes, or as many zeros.
 template <int bytes, bool past_first_cache> TW_FUNCTION void tw_copy(void* to, const void* from, bool is_there) {
@@ -228,6 +267,14 @@ template <int count> struct tw_tile_ring {
 // What is copied in the place of zeros.
 template <i32 word> __align__(16) __device__ const i32 tw_filled[4] = {word, word, word, word};
 TW_FUNCTION float tw_round_tf32(float x) { return __uint_as_float(tw_to_tf32(__float_as_uint(x))); }
+// What is beyond the largest number becomes the largest one above: here what the format has for it; NaN has a sign.
+TW_FUNCTION u8 tw_encode_e4m3(float x) {
+  return (u8)(tw_nearest_e4m3(x) | (fabsf(x) <= 464.0f ? 0 : __float_as_uint(x) >> 24 & 0x80 | 0x7f));
+}
+TW_FUNCTION u8 tw_encode_e5m2(float x) {
+  const u32 sign = __float_as_uint(x) >> 24 & 0x80;
+  return (u8)(fabsf(x) < 61440.0f ? tw_nearest_e5m2(x) : sign | (x == x ? 0x7c : 0x7e));
+}
 TW_FUNCTION float tw_round_f16(float x) { return tw_from_f16(tw_to_f16(x)); }
 // Of lanes side by side, which lie in words.
 TW_FUNCTION float tw_from_bf16(const u16* lanes, int l) {

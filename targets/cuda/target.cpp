@@ -102,6 +102,7 @@ Target make_target(std::string_view name) {
   target.compute_capability = found->compute_capability;
   target.shared_bytes = device.block_shared_bytes;
   target.tensor_core_rate = static_cast<double>(device.tensor_core_products) / device.fp32_lanes;
+  target.float8_rate = static_cast<double>(device.float8_products) / device.fp32_lanes;
   target.default_schedule = default_schedule;
   target.decided_schedule = decided_schedule;
   return target;

@@ -1,5 +1,5 @@
-// Products of 16-bit floats, of tf32 and of bytes on tensor cores, and what is one as matrices (matrices.h):
-// convolutions.
+// Products of 16-bit floats, of tf32, of bytes and of floats of 8 bits on tensor cores, and what is one as matrices
+// (matrices.h): convolutions.
 //
 //   for others, io, jo block.x {
 //     for w thread.z, y thread.y, x thread.x { Cr[i, j] = 0 }
@@ -88,28 +88,35 @@ struct Multiplier {
   bool is_of_group;
 };
 
-// Null: none multiplies such rows and columns.
-const char* instruction_of(DType rows, DType columns, DType sum, bool is_of_tf32) {
-  if (is_of_tf32) return "mma_tf32";
-  const auto are = [&](DType a, DType b, DType c) { return rows == a && columns == b && sum == c; };
-  return are(bf16, bf16, f32) ? "mma_bf16"
-         : are(f16, f16, f32) ? "mma_f16"
-         : are(i8, i8, i32)   ? "mma_s8s8"
-         : are(u8, i8, i32)   ? "mma_u8s8"
-         : are(i8, u8, i32)   ? "mma_s8u8"
-         : are(u8, u8, i32)   ? "mma_u8u8"
-                              : nullptr;
-}
+struct Product {
+  DType rows, columns, sum;
+  std::optional<Intrinsic> of_rows, of_columns;  // what converts them (BlockAnalysis::conversions)
+  const char* instruction;
+  bool is_of_float8() const { return of_rows && rows == u8; }
+};
+constexpr auto tf32 = Intrinsic::round_tf32, e4m3 = Intrinsic::decode_e4m3, e5m2 = Intrinsic::decode_e5m2;
+constexpr Product products[] = {
+    {bf16, bf16, f32, {}, {}, "mma_bf16"},     {f16, f16, f32, {}, {}, "mma_f16"},
+    {f32, f32, f32, tf32, tf32, "mma_tf32"},   {i8, i8, i32, {}, {}, "mma_s8s8"},
+    {u8, i8, i32, {}, {}, "mma_u8s8"},         {i8, u8, i32, {}, {}, "mma_s8u8"},
+    {u8, u8, i32, {}, {}, "mma_u8u8"},         {u8, u8, f32, e4m3, e4m3, "mma_e4m3e4m3"},
+    {u8, u8, f32, e4m3, e5m2, "mma_e4m3e5m2"}, {u8, u8, f32, e5m2, e4m3, "mma_e5m2e4m3"},
+    {u8, u8, f32, e5m2, e5m2, "mma_e5m2e5m2"},
+};
 
 // Those that the target has for the block's types, the one for all sizes first.
 std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, size_t of_rows, const Target& target) {
   const DType rows = analysis.reads[of_rows].buffer->dtype, columns = analysis.reads[1 - of_rows].buffer->dtype;
-  const char* by_warp = instruction_of(rows, columns, analysis.write.buffer->dtype, analysis.is_of_tf32);
-  if (target.tensor_core_rate == 0 || !by_warp) return {};
-  std::vector<Multiplier> found = {{by_warp, warp_tiles, further_warp_tiles, warp_rates, false}};
+  const auto* product = std::ranges::find_if(products, [&](const Product& p) {
+    return p.rows == rows && p.columns == columns && p.sum == analysis.write.buffer->dtype &&
+           p.of_rows == analysis.conversions[of_rows] && p.of_columns == analysis.conversions[1 - of_rows];
+  });
+  if (target.tensor_core_rate == 0 || product == std::end(products)) return {};
+  if (product->is_of_float8() && target.float8_rate == 0) return {};
+  std::vector<Multiplier> found = {{product->instruction, warp_tiles, further_warp_tiles, warp_rates, false}};
   constexpr int with_groups = 90;  // and no later one, so that no PTX for those has them
   if (target.compute_capability == with_groups && !target.has(ptx_feature) && (rows == bf16 || rows == f16))
-    found.push_back({std::string("wg") + by_warp, group_tiles, further_group_tiles, group_rates, true});
+    found.push_back({std::string("wg") + product->instruction, group_tiles, further_group_tiles, group_rates, true});
   return found;
 }
 

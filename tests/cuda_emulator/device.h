@@ -153,6 +153,48 @@ inline float tw_maximum(float x, float y) {
 inline unsigned tw_to_tf32(unsigned x) {
   return (x & 0x7fffffff) > 0x7f800000 ? x : (x + 0x1000) & ~0x1fffu;
 }
+// Floats of 8 bits, by their definitions: mantissa bits, bias, and the largest number's code.
+template <int mantissa, int bias, unsigned largest>
+struct Float8 {
+  static float magnitude_of(unsigned code) {
+    const unsigned exponent = code >> mantissa, fraction = code & ((1u << mantissa) - 1);
+    const int whole = exponent ? 1 << mantissa : 0, power = static_cast<int>(exponent ? exponent : 1) - bias - mantissa;
+    return ldexpf(static_cast<float>(whole + static_cast<int>(fraction)), power);
+  }
+  static float decode(unsigned char code) {
+    const unsigned magnitude = code & 0x7f;
+    const bool is_infinite = mantissa == 2 && magnitude == largest + 1;
+    const float x =
+        magnitude <= largest ? magnitude_of(magnitude) : __uint_as_float(is_infinite ? 0x7f800000 : 0x7fc00000);
+    return code & 0x80 ? -x : x;
+  }
+  // The largest number for what is beyond it, and a NaN without a sign.
+  static unsigned char nearest(float x) {
+    if (x != x) return 0x7f;
+    const float magnitude = fabsf(x);
+    unsigned below = 0;
+    while (below < largest && magnitude_of(below + 1) <= magnitude) ++below;
+    if (below < largest) {
+      const float down = magnitude - magnitude_of(below), up = magnitude_of(below + 1) - magnitude;
+      if (up < down || (up == down && below % 2 == 1)) ++below;
+    }
+    return static_cast<unsigned char>(below | (__float_as_uint(x) >> 24 & 0x80));
+  }
+};
+using E4m3 = Float8<3, 7, 0x7e>;
+using E5m2 = Float8<2, 15, 0x7b>;
+inline float tw_decode_e4m3(unsigned char code) {
+  return E4m3::decode(code);
+}
+inline float tw_decode_e5m2(unsigned char code) {
+  return E5m2::decode(code);
+}
+inline unsigned char tw_nearest_e4m3(float x) {
+  return E4m3::nearest(x);
+}
+inline unsigned char tw_nearest_e5m2(float x) {
+  return E5m2::nearest(x);
+}
 inline float tw_rough_exp2(float x) {
   return exp2f(x);
 }
@@ -250,6 +292,15 @@ inline void tw_mma_s8u8(int* c, const unsigned* a, const unsigned* b) {
 inline void tw_mma_u8u8(int* c, const unsigned* a, const unsigned* b) {
   tw_multiply_bytes<unsigned char, unsigned char>(c, a, b);
 }
+
+#define TW_MMA_OF_FLOAT8(a_name, b_name)                                                           \
+  inline void tw_mma_##a_name##b_name(float* c, const unsigned* a, const unsigned* b) {            \
+    tw_multiply_fragments<double, unsigned char, tw_decode_##a_name, tw_decode_##b_name>(c, a, b); \
+  }
+TW_MMA_OF_FLOAT8(e4m3, e4m3)
+TW_MMA_OF_FLOAT8(e4m3, e5m2)
+TW_MMA_OF_FLOAT8(e5m2, e4m3)
+TW_MMA_OF_FLOAT8(e5m2, e5m2)
 
 // wgmma.m64nNk16: each of a group's 128 threads finds its sums by itself, for both operands lie in shared memory.  Of a
 // matrix's description the address has more bits than on a GPU, for the shared memory of all kernels is one.

@@ -7,8 +7,10 @@
 
 #include "targets/cuda/emit.h"
 #include "tensor_ir/interp/interp.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/te.h"
 #include "tensor_ir/text/printer.h"
+#include "tensor_ir/type_rules.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/targets/run.h"
@@ -25,7 +27,7 @@ struct ProductCase {
 };
 
 inline DType sum_of(DType dtype) {
-  return dtype.is_float() ? f32 : i32;
+  return dtype.is_float() || dtype.is_minifloat() ? f32 : i32;
 }
 // Of sums, as bytes where those are wanted: some lie halfway between two, or nearly so.
 inline Expr epilogue(const Expr& sum, bool gives_bytes, double factor = 1.0 / 1024) {
@@ -37,20 +39,44 @@ inline Expr epilogue(const Expr& sum, bool gives_bytes, double factor = 1.0 / 10
 }
 inline std::string call_of(DType a, DType b) {
   const auto name = [](DType dtype) {
-    return dtype == f32 ? "tf32" : dtype == bf16 ? "bf16" : dtype == f16 ? "f16" : dtype == i8 ? "s8" : "u8";
+    return dtype == f32        ? "tf32"
+           : dtype == bf16     ? "bf16"
+           : dtype == f16      ? "f16"
+           : dtype == f8e4m3fn ? "e4m3"
+           : dtype == f8e5m2   ? "e5m2"
+           : dtype == i8       ? "s8"
+                               : "u8";
   };
   return std::string("  tw_mma_") + name(a) + (a.is_float() ? "" : name(b)) + "(";
 }
 // What is multiplied: of f32 in tf32.
-inline Expr factor(const Expr& element) {
-  return element.dtype() == f32 ? call(Intrinsic::round_tf32, {element}) : cast(sum_of(element.dtype()), element);
+inline Expr factor(const Expr& element, DType dtype) {
+  if (dtype == f32) return call(Intrinsic::round_tf32, {element});
+  if (dtype.is_minifloat()) return call(dtype == f8e4m3fn ? Intrinsic::decode_e4m3 : Intrinsic::decode_e5m2, {element});
+  return cast(sum_of(dtype), element);
 }
-// Bytes of any value.
+// The format of which a buffer has codes.
+inline std::optional<DType> format_of(const Func& func, const Buffer& buffer) {
+  std::optional<DType> format;
+  visit(func.body, [&](const Call& call) {
+    if (kind_of(call.intrinsic) != IntrinsicKind::decode) return;
+    visit(call.arguments[0], [&](const Load& load) {
+      if (load.buffer == buffer) format = code_format(call.intrinsic);
+    });
+  });
+  return format;
+}
+// Bytes of any value; of codes, numbers of moderate size.
 inline std::vector<NDArray> operands(const Func& func) {
   std::vector<NDArray> arrays = random_buffers(func, 5);
   std::mt19937_64 random(7);
   for (size_t i = 0; i < arrays.size(); ++i) {
     if (arrays[i].dtype().bytes() > 1 || func.is_output(func.buffers[i])) continue;
+    if (const auto format = format_of(func, func.buffers[i])) {
+      std::normal_distribution<float> numbers;
+      for (int64_t e = 0; e < arrays[i].size(); ++e) arrays[i].set_int(e, float_to_minifloat(*format, numbers(random)));
+      continue;
+    }
     std::uniform_int_distribution<int64_t> values(arrays[i].dtype() == i8 ? -128 : 0,
                                                   arrays[i].dtype() == i8 ? 127 : 255);
     for (int64_t e = 0; e < arrays[i].size(); ++e) arrays[i].set_int(e, values(random));
@@ -59,24 +85,24 @@ inline std::vector<NDArray> operands(const Func& func) {
 }
 // How far sums may be apart: integers not at all.
 inline double tolerance(DType dtype, double of_floats) {
-  return dtype.is_float() ? of_floats : std::numeric_limits<double>::min();
+  return sum_of(dtype) == f32 ? of_floats : std::numeric_limits<double>::min();
 }
 
-// out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]), of 16-bit floats, of tf32 or of bytes.
+// out[b, i, j] = relu(Σ A[b, i, k] · B[b, k, j]), of 16-bit floats, of tf32, of bytes or of floats of 8 bits.
 inline Func product(const ProductCase& c) {
   using te::Indices;
   const auto shape = [&](int64_t rows, int64_t columns, bool is_transposed) {
     return std::vector<Expr>{c.batch, is_transposed ? columns : rows, is_transposed ? rows : columns};
   };
-  const te::Tensor a = te::placeholder("A", shape(c.m, c.k, c.is_a_transposed), c.dtype);
-  const te::Tensor b = te::placeholder("B", shape(c.k, c.n, c.is_b_transposed), c.b_dtype);
+  const te::Tensor a = te::placeholder("A", shape(c.m, c.k, c.is_a_transposed), c.dtype.stored());
+  const te::Tensor b = te::placeholder("B", shape(c.k, c.n, c.is_b_transposed), c.b_dtype.stored());
   const auto at = [](const Expr& batch, const Expr& row, const Expr& column, bool is_transposed) {
     return is_transposed ? Indices{batch, column, row} : Indices{batch, row, column};
   };
   const te::Tensor sums =
       te::reduce("C", {c.batch, c.m, c.n}, {c.k}, te::Combiner::sum, {a, b}, [&](const Indices& s, const Indices& r) {
-        const Expr x = factor(a(at(s[0], s[1], r[0], c.is_a_transposed)));
-        const Expr y = factor(b(at(s[0], r[0], s[2], c.is_b_transposed)));
+        const Expr x = factor(a(at(s[0], s[1], r[0], c.is_a_transposed)), c.dtype);
+        const Expr y = factor(b(at(s[0], r[0], s[2], c.is_b_transposed)), c.b_dtype);
         return c.is_b_first ? y * x : x * y;
       });
   const te::Tensor out = te::compute("out", {c.batch, c.m, c.n}, {sums},
@@ -86,9 +112,19 @@ inline Func product(const ProductCase& c) {
   return func;
 }
 
-const Target& sm_80() {
+inline const Target& sm_80() {
   static const Target target = parse_target("cuda:sm_80");
   return target;
+}
+
+inline const Target& sm_89() {
+  static const Target target = parse_target("cuda:sm_89");
+  return target;
+}
+
+// The first that has products of the type.
+inline const Target& target_for(DType dtype) {
+  return dtype.is_minifloat() ? sm_89() : sm_80();
 }
 
 inline const Target& with_groups() {

@@ -23,6 +23,8 @@ using test::operands;
 using test::product;
 using test::ProductCase;
 using test::sm_80;
+using test::sm_89;
+using test::target_for;
 using test::tolerance;
 using test::with_groups;
 
@@ -30,10 +32,11 @@ class TensorCores : public ::testing::TestWithParam<ProductCase> {};
 
 TEST_P(TensorCores, GiveTheOraclesAnswerInOneKernel) {
   const Func func = product(GetParam());
-  const Schedule schedule = sm_80().default_schedule(func, sm_80());
-  const LoweredFunc lowered = lower(schedule.func(), sm_80(), "product");
+  const Target& target = target_for(GetParam().dtype);
+  const Schedule schedule = target.default_schedule(func, target);
+  const LoweredFunc lowered = lower(schedule.func(), target, "product");
   ASSERT_EQ(lowered.kernels.size(), 1u);
-  const std::string text = cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes);
+  const std::string text = cuda::emit_cuda(lowered.kernels, target.shared_bytes);
   EXPECT_EQ(test::count_of(text, call_of(GetParam().dtype, GetParam().b_dtype)), 1) << text;
   EXPECT_EQ(test::count_of(text, " tw_requantise<i8>("), GetParam().gives_bytes ? 1 : 0) << text;
   expect_answer(func, schedule, lowered, text, tolerance(GetParam().dtype, 1e-4));
@@ -71,6 +74,16 @@ INSTANTIATE_TEST_SUITE_P(OfBytes, TensorCores,
                                            ProductCase{3, 5, 100, 50, i8, true, true},
                                            ProductCase{150, 64, 128, 64, u8, false, true, false, i8, true}));
 
+INSTANTIATE_TEST_SUITE_P(
+    OfFloat8, TensorCores,
+    ::testing::Values(ProductCase{1, 64, 64, 192, f8e4m3fn, false, true},
+                      ProductCase{1, 64, 48, 128, f8e5m2, false, true, false, f8e4m3fn},
+                      ProductCase{1, 48, 64, 96, f8e4m3fn, false, true, true, f8e5m2},
+                      ProductCase{1, 32, 64, 64, f8e5m2, false, false, false, f8e5m2, false, true},
+                      ProductCase{1, 37, 21, 50, f8e4m3fn, false, false, false, f8e4m3fn, false, true},
+                      ProductCase{2, 33, 80, 72, f8e4m3fn}, ProductCase{3, 5, 100, 50, f8e4m3fn, true, true},
+                      ProductCase{150, 64, 128, 64, f8e4m3fn, false, true, false, f8e4m3fn}));
+
 struct ConvolutionCase {
   const char* name;
   int64_t images, inputs, filters, height, width, window, stride, padding;
@@ -88,8 +101,8 @@ void PrintTo(const ConvolutionCase& c, std::ostream* out) {
 // out[n, o, y, x] = relu(Σ padded[n, c, y·stride + u, x·stride + v] · W[o, c, u, v]).
 Func convolution(const ConvolutionCase& c) {
   using te::Indices;
-  const te::Tensor x = te::placeholder("X", {c.images, c.inputs, c.height, c.width}, c.dtype);
-  const te::Tensor w = te::placeholder("W", {c.filters, c.inputs, c.window, c.window}, c.filter_dtype);
+  const te::Tensor x = te::placeholder("X", {c.images, c.inputs, c.height, c.width}, c.dtype.stored());
+  const te::Tensor w = te::placeholder("W", {c.filters, c.inputs, c.window, c.window}, c.filter_dtype.stored());
   const te::Tensor padded = te::compute(
       "padded", {c.images, c.inputs, c.height + 2 * c.padding, c.width + 2 * c.padding}, {x}, [&](const Indices& s) {
         const Expr y = s[2] - c.padding, z = s[3] - c.padding;
@@ -99,12 +112,12 @@ Func convolution(const ConvolutionCase& c) {
       });
   const auto extent = [&](int64_t size) { return Expr((size + 2 * c.padding - c.window) / c.stride + 1); };
   const std::vector<Expr> shape = {c.images, c.filters, extent(c.height), extent(c.width)};
-  const te::Tensor sums = te::reduce("C", shape, {c.inputs, c.window, c.window}, te::Combiner::sum, {padded, w},
-                                     [&](const Indices& s, const Indices& r) {
-                                       const Expr data =
-                                           padded({s[0], r[0], s[2] * c.stride + r[1], s[3] * c.stride + r[2]});
-                                       return factor(data) * factor(w({s[1], r[0], r[1], r[2]}));
-                                     });
+  const te::Tensor sums =
+      te::reduce("C", shape, {c.inputs, c.window, c.window}, te::Combiner::sum, {padded, w},
+                 [&](const Indices& s, const Indices& r) {
+                   const Expr data = padded({s[0], r[0], s[2] * c.stride + r[1], s[3] * c.stride + r[2]});
+                   return factor(data, c.dtype) * factor(w({s[1], r[0], r[1], r[2]}), c.filter_dtype);
+                 });
   const te::Tensor out = te::compute("out", shape, {sums}, [&](const Indices& s) {
     return epilogue(sums(s), c.gives_bytes, std::nextafter(1.0 / 1024, 1));
   });
@@ -124,10 +137,11 @@ class ConvolutionOnTensorCores : public ::testing::TestWithParam<ConvolutionCase
 
 TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
   const Func func = convolution(GetParam());
-  const Schedule schedule = sm_80().default_schedule(func, sm_80());
-  const LoweredFunc lowered = lower(schedule.func(), sm_80(), "convolution");
+  const Target& target = target_for(GetParam().dtype);
+  const Schedule schedule = target.default_schedule(func, target);
+  const LoweredFunc lowered = lower(schedule.func(), target, "convolution");
   EXPECT_EQ(lowered.kernels.size(), GetParam().kernels) << to_text(schedule.func());
-  const std::string text = cuda::emit_cuda(lowered.kernels, sm_80().shared_bytes);
+  const std::string text = cuda::emit_cuda(lowered.kernels, target.shared_bytes);
   const auto count_of = [&](DType a, DType b) { return test::count_of(text, call_of(a, b)); };
   const auto [data, filter] = std::pair(GetParam().dtype, GetParam().filter_dtype);
   EXPECT_EQ(count_of(data, filter) + (data == filter ? 0 : count_of(filter, data)), 1) << text;
@@ -184,6 +198,16 @@ INSTANTIATE_TEST_SUITE_P(
                       ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, i8, false, 1, i8, true},
                       ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, u8, false, 1, i8, true},
                       ConvolutionCase{"in_parts", 1, 512, 16, 4, 4, 3, 1, 1, u8, true, 2, i8, true}),
+    name_of_convolution);
+
+INSTANTIATE_TEST_SUITE_P(
+    OfFloat8, ConvolutionOnTensorCores,
+    ::testing::Values(ConvolutionCase{"in_blocks", 2, 32, 48, 9, 7, 3, 1, 1, f8e4m3fn, true},
+                      ConvolutionCase{"in_pieces_of_channels", 1, 128, 16, 6, 8, 3, 1, 1, f8e5m2, true, 1, f8e4m3fn},
+                      ConvolutionCase{"of_points", 2, 80, 64, 5, 6, 1, 1, 0, f8e4m3fn, true, 1, f8e5m2},
+                      ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, f8e4m3fn, false},
+                      ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, f8e5m2, false},
+                      ConvolutionCase{"in_parts", 1, 512, 16, 4, 4, 3, 1, 1, f8e4m3fn, true, 2}),
     name_of_convolution);
 
 // Of few sums of many terms.
