@@ -33,9 +33,13 @@ Expr count(const Stmt& s, int64_t least, const F& own) {
   return inner + here;
 }
 
-bool is_conversion(const Call& call) {
+bool is_of_codes(const Call& call) {
   const IntrinsicKind kind = kind_of(call.intrinsic);
-  return call.intrinsic == Intrinsic::round_tf32 || kind == IntrinsicKind::decode || kind == IntrinsicKind::encode;
+  return kind == IntrinsicKind::decode || kind == IntrinsicKind::encode;
+}
+
+bool is_conversion(const Call& call) {
+  return call.intrinsic == Intrinsic::round_tf32;
 }
 
 int64_t float_operations(const Expr& e) {
@@ -44,7 +48,7 @@ int64_t float_operations(const Expr& e) {
       e, [&](const Binary& b) { own += b.a.dtype().is_float() * b.a.dtype().lanes; },
       [&](const Unary& u) { own += u.dtype.is_float() * u.dtype.lanes; },
       [&](const Call& c) {
-        const int64_t operations = c.intrinsic == Intrinsic::fma ? 2 : is_conversion(c) ? 0 : 1;
+        const int64_t operations = c.intrinsic == Intrinsic::fma ? 2 : is_conversion(c) || is_of_codes(c) ? 0 : 1;
         own += c.dtype.is_float() * c.dtype.lanes * operations;
       });
   return own;
@@ -53,11 +57,15 @@ int64_t float_operations(const Expr& e) {
 int64_t all_operations(const Expr& e) {
   constexpr int64_t of_function = 16;    // a polynomial and what is around it
   constexpr int64_t of_generator = 100;  // rounds of two products
+  constexpr int64_t of_code = 12;        // as arithmetic on integers
   int64_t own = 0;
   visit(
       e, [&](const Binary&) { ++own; }, [&](const Unary&) { ++own; },
       [&](const Call& c) {
-        own += c.intrinsic == Intrinsic::philox ? of_generator : is_conversion(c) ? 0 : of_function;
+        own += c.intrinsic == Intrinsic::philox ? of_generator
+               : is_of_codes(c)                 ? of_code
+               : is_conversion(c)               ? 0
+                                                : of_function;
       });
   return own;
 }

@@ -50,8 +50,8 @@ bool is_named(const Node& node, const std::set<std::string>& names);
 // Multiply-adds of such operands, with sums in f32, that the target does in the time of one on f32; below 1 where it
 // has none that are worth using, 0 where it has none.
 double product_rate(Precision precision, const Target& target);
-// The same of bytes by bytes, with sums in i32, by tensor cores; 0 where it has none.
-double byte_product_rate(const Target& target);
+// The same of codes of 8 bits by tensor cores, with sums in i32 of integers and in f32 of floats; 0 where it has none.
+double code_product_rate(DType codes, const Target& target);
 
 // Whether one of its dimensions is known to be 0.
 bool has_no_elements(const TensorType& type);

@@ -44,6 +44,8 @@ Ints axes_of(const Context& c, size_t input);
 // As Cast does it: what is beyond the largest number of a float of 8 bits becomes that number, or, by the attribute
 // `saturate`, infinity or NaN; powers of two are rounded by `round_mode`.
 ValueId emit_onnx_cast(Context& c, ValueId x, DType to);
+// …of codes of at most 8 bits: products may want those of weights, so a known matrix stays a node.
+ValueId emit_cast_of_codes(Context& c, ValueId x, DType to);
 // The attribute `axes`: all of x when it is absent.
 std::vector<int> chosen_axes(const Context& c, ValueId x);
 

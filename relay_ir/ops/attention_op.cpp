@@ -170,15 +170,15 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
   const te::Tensor keys = is_tiled ? tiles_of("attention_keys", k) : k;
   const auto element_of = [&](const te::Tensor& of, const te::Indices& i, const Expr& place, const Expr& element) {
     if (!is_tiled)
-      return factor_of(c, load(of.buffer(), of_key(i, key_at(i, place), element), is_key(key_at(i, place))));
+      return factor_of(c, 0, load(of.buffer(), of_key(i, key_at(i, place), element), is_key(key_at(i, place))));
     te::Indices at(i.begin(), i.begin() + batch + 1);
     at.insert(at.end(), {i[first_key_axis], place, element});
-    return factor_of(c, of(at));
+    return factor_of(c, 0, of(at));
   };
   te::Tensor scores =
       te::reduce("attention_scores", scored, {s.size}, te::Combiner::sum, {query, keys},
                  [&](const te::Indices& i, const te::Indices& r) {
-                   return factor_of(c, query(appended(row(i), r[0]))) * element_of(keys, i, i.back(), r[0]);
+                   return factor_of(c, 0, query(appended(row(i), r[0]))) * element_of(keys, i, i.back(), r[0]);
                  });
   const int64_t seen_first = c.attributes.get_int("causal");
   if (c.has_input(3) || has_places_left || is_tiled || seen_first > 0) {
@@ -223,7 +223,7 @@ std::vector<te::Tensor> compute(const OpCall& c, const std::vector<te::Tensor>& 
                                       : weights;
   const te::Tensor mixed = te::reduce("attention_mixed", with(parts, s.result_size), key_extent, te::Combiner::sum,
                                       {factors, values}, [&](const te::Indices& i, const te::Indices& r) {
-                                        const Expr factor = factor_of(c, factors(appended(head_of(i), r[0])));
+                                        const Expr factor = factor_of(c, 0, factors(appended(head_of(i), r[0])));
                                         const Expr value = element_of(values, i, r[0], i.back());
                                         // Stages come in the order of what they read: the tile before the scores.
                                         return is_tiled ? value * factor : factor * value;

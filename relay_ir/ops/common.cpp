@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "relay_ir/ops/narrow.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/text/printer.h"
 
@@ -51,12 +52,17 @@ bool is_half(DType dtype) {
   return dtype == f16 || dtype == bf16;
 }
 
+bool is_float8(DType dtype) {
+  return dtype == f8e4m3fn || dtype == f8e5m2;
+}
+
 DType accumulator_of(DType dtype) {
   return is_half(dtype) ? f32 : dtype;
 }
 
 AttributeDef result_attribute() {
-  return {"result", "", false, "type of the result: f32 of f16 and bf16 inputs, i32 of 8-bit integers"};
+  return {"result", "", false,
+          "type of the result: f32 of f16, bf16, f8e4m3fn and f8e5m2 inputs, i32 of 8-bit integers"};
 }
 
 AttributeDef operands_attribute() {
@@ -69,24 +75,28 @@ void require_operands(const OpCall& call) {
   call.require(operands.empty() || (operands == "tf32" && is_single), "operands of f32 are rounded to tf32");
 }
 
-Expr factor_of(const OpCall& call, const Expr& element) {
+Expr factor_of(const OpCall& call, size_t input, const Expr& element) {
   if (!call.attributes.get_string("operands").empty()) return tw::call(Intrinsic::round_tf32, {element});
-  return cast(accumulator_of(call.outputs[0].dtype), element);
+  const DType dtype = call.inputs[input].dtype, accumulator = accumulator_of(call.outputs[0].dtype);
+  return dtype.is_minifloat() ? converted(element, dtype, accumulator) : cast(accumulator, element);
 }
 
 DType contraction_dtype(const OpCall& call) {
   const DType a = call.inputs[0].dtype, b = call.inputs[1].dtype;
   require_operands(call);
   if (call.attributes.get_string("result").empty()) {
+    for (const DType input : {a, b})
+      call.require(!input.is_narrow(),
+                   "narrow types are stored, moved and converted; nothing is computed in " + to_string(input));
     call.require(a == b && !a.is_bool(), "inputs have one type of numbers");
     return a;
   }
   const DType result = dtype_attribute(call, "result");
   const auto is_narrow = [&](DType dtype) {
-    return result == f32 ? dtype == f32 || is_half(dtype) : dtype.is_integer() && dtype.bits == 8;
+    return result == f32 ? dtype == f32 || is_half(dtype) || is_float8(dtype) : dtype.is_integer() && dtype.bits == 8;
   };
   call.require((result == f32 || result == i32) && is_narrow(a) && is_narrow(b),
-               "the result is f32 of floats of at most 32 bits, or i32 of 8-bit integers");
+               "the result is f32 of floats of at most 32 bits (f8e4m3fn, f8e5m2), or i32 of 8-bit integers");
   return result;
 }
 

@@ -22,14 +22,16 @@ DType dtype_attribute(const OpCall& call, const std::string& name);  // "f32"
 // f16 and bf16 accumulate in f32, all others in themselves.
 DType accumulator_of(DType dtype);
 bool is_half(DType dtype);
+bool is_float8(DType dtype);  // of those that tensor cores multiply
 // Of a contraction's first two inputs.  They have one type, and so has the result; or the attribute "result" says f32
-// for inputs of f32, f16 and bf16, or i32 for 8-bit integers, in any mixture.
+// for inputs of f32, f16, bf16, f8e4m3fn and f8e5m2, or i32 for 8-bit integers, in any mixture.
 AttributeDef result_attribute();
 DType contraction_dtype(const OpCall& call);
 // How inputs are multiplied: as they are, or those of f32 rounded to tf32.
 AttributeDef operands_attribute();
 void require_operands(const OpCall& call);
-Expr factor_of(const OpCall& call, const Expr& element);
+// `input`: the number of the one that it is of.
+Expr factor_of(const OpCall& call, size_t input, const Expr& element);
 te::Tensor cast_stage(const te::Tensor& tensor, DType dtype);  // the tensor itself when it has the dtype
 Expr product_of(const std::vector<Expr>& extents);
 // NaN when either is, for floats.

@@ -36,6 +36,7 @@ AxisUses conv_axes(const OpCall& c) {
 OpDef conv_op() {
   OpDef op;
   op.name = "conv";
+  op.takes_narrow = true;
   op.kind = OpKind::contraction;
   op.doc =
       "Convolution of any rank.  y[n, o, p…] = Σ x[n, c, p·stride + k·dilation - pad …] · w[o, c, k…] over the "
@@ -91,7 +92,7 @@ OpDef conv_op() {
             filter.push_back(window.kernel[d] > 1 ? Expr(*k++) : Expr(0));
             data.push_back(s[2 + d] * window.strides[d] + filter.back() * window.dilations[d]);
           }
-          return factor_of(c, x(data)) * factor_of(c, w(filter));
+          return factor_of(c, 0, x(data)) * factor_of(c, 1, w(filter));
         });
     return {cast_stage(y, result)};
   };
@@ -104,7 +105,9 @@ OpDef conv_op() {
       {{tensor_type(f16, {1, 2, 3, 4, 4}), tensor_type(f16, {2, 2, 1, 2, 2})}, {}},
       {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", 2}})},
       {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})}, attributes_of({{"result", "i32"}})},
-      {{tensor_type(f32, {1, 4, 5, 5}), tensor_type(f32, {4, 4, 3, 3})}, attributes_of({{"operands", "tf32"}})}};
+      {{tensor_type(f32, {1, 4, 5, 5}), tensor_type(f32, {4, 4, 3, 3})}, attributes_of({{"operands", "tf32"}})},
+      {{tensor_type(f8e4m3fn, {1, 4, 5, 5}), tensor_type(f8e4m3fn, {4, 4, 3, 3})},
+       attributes_of({{"result", "f32"}, {"pads", Ints{1, 1, 1, 1}}})}};
   return op;
 }
 

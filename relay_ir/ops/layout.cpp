@@ -10,6 +10,7 @@ using Ints = std::vector<int64_t>;
 OpDef convert_layout_op() {
   OpDef op;
   op.name = "convert_layout";
+  op.takes_narrow = true;
   op.kind = OpKind::injective;
   op.doc = "x in another physical layout; the same values.";
   op.input_names = {"x"};
@@ -38,6 +39,7 @@ AxisUses selected_axes(const OpCall& c) {
 OpDef select_channels_op() {
   OpDef op;
   op.name = "select_channels";
+  op.takes_narrow = true;
   op.kind = OpKind::injective;
   op.doc =
       "Runs of channels (axis 1) one after the other: run i is the counts[i] channels of input inputs[i] from "

@@ -40,6 +40,7 @@ AxisUses matmul_axes(const OpCall& c) {
 OpDef matmul_op() {
   OpDef op;
   op.name = "matmul";
+  op.takes_narrow = true;
   op.kind = OpKind::contraction;
   op.doc =
       "c[…, i, j] = Σₖ a[…, i, k] · b[…, k, j], batch dimensions broadcast.  transpose_a, transpose_b: the last two "
@@ -78,7 +79,7 @@ OpDef matmul_op() {
                                             const Expr &i = s[s.size() - 2], &j = s[s.size() - 1], &k = r[0];
                                             ia.push_back(ta ? k : i), ia.push_back(ta ? i : k);
                                             ib.push_back(tb ? j : k), ib.push_back(tb ? k : j);
-                                            return factor_of(c, a(ia)) * factor_of(c, b(ib));
+                                            return factor_of(c, 0, a(ia)) * factor_of(c, 1, b(ib));
                                           });
     return {cast_stage(product, c.outputs[0].dtype)};
   };
@@ -86,7 +87,8 @@ OpDef matmul_op() {
                  {{tensor_type(f16, {2, 1, 3, 4}), tensor_type(f16, {2, 5, 4})}, attributes_of({{"transpose_b", 1}})},
                  {{tensor_type(i32, {4, 3}), tensor_type(i32, {2, 4, 2})}, attributes_of({{"transpose_a", 1}})},
                  {{tensor_type(f32, {3, 4}), tensor_type(bf16, {4, 5})}, attributes_of({{"result", "f32"}})},
-                 {{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, attributes_of({{"operands", "tf32"}})}};
+                 {{tensor_type(f32, {3, 4}), tensor_type(f32, {4, 5})}, attributes_of({{"operands", "tf32"}})},
+                 {{tensor_type(f8e4m3fn, {3, 4}), tensor_type(f8e5m2, {4, 5})}, attributes_of({{"result", "f32"}})}};
   return op;
 }
 

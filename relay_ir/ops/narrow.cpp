@@ -9,6 +9,18 @@ Expr masked(const Expr& x, int64_t mask) {
   return binary(BinaryOp::bit_and, x, int_imm(x.dtype(), mask));
 }
 
+Expr decoded(const Expr& code, DType from) {
+  return from == f8e4m3fn ? call(Intrinsic::decode_e4m3, {code})
+         : from == f8e5m2 ? call(Intrinsic::decode_e5m2, {code})
+                          : decoded_minifloat(code, from);
+}
+
+Expr encoded(const Expr& x, DType to) {
+  return to == f8e4m3fn ? call(Intrinsic::encode_e4m3, {x})
+         : to == f8e5m2 ? call(Intrinsic::encode_e5m2, {x})
+                        : encoded_minifloat(x, to);
+}
+
 // The low bits of an integer, as a value of the narrow type.
 Expr narrowed(const Expr& x, DType to) {
   const DType byte = to.stored();
@@ -24,11 +36,11 @@ Expr converted(const Expr& x, DType from, DType to) {
   if (from == to) return x;
   Expr value = x;
   if (from.is_minifloat())
-    value = decoded_minifloat(x, from);
+    value = decoded(x, from);
   else if (from.is_narrow())
     value = narrowed(x, from);
   const DType own = value.dtype();
-  if (to.is_minifloat()) return encoded_minifloat(cast(f32, value), to);
+  if (to.is_minifloat()) return encoded(cast(f32, value), to);
   if (to.is_narrow()) return narrowed(own.is_float() ? cast(i32, value) : value, to);
   if (to.is_bool() && !own.is_bool()) return not_equal(value, zero_of(own));
   return cast(to, value);

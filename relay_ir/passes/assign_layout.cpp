@@ -7,14 +7,15 @@
 //
 // Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
-// value.  On tensor cores, which multiply 16-bit floats, tf32 and bytes, only convolutions of these start them; what a
-// thread copies at once is a block, so that networks of bytes have 16 channels in one where those of 16 bits have 8,
-// and those of tf32 4.  A convolution that nobody reads in blocks writes row-major itself.  Values with one element a
-// channel are left alone: both layouts of them are alike.
+// value.  On tensor cores, which multiply 16-bit floats, tf32, bytes and floats of 8 bits, only convolutions of these
+// start them; what a thread copies at once is a block, so that networks of bytes have 16 channels in one where those of
+// 16 bits have 8, and those of tf32 4.  A convolution that nobody reads in blocks writes row-major itself.  Values with
+// one element a channel are left alone: both layouts of them are alike.
 #include <algorithm>
 #include <numeric>
 
 #include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "targets/analysis/lanes.h"
 #include "tensor_ir/instruction.h"
@@ -76,7 +77,7 @@ class LayoutAssignment {
   // Tiles or tensor cores multiply such elements, in words along the channels.
   bool has_words(ValueId id) const {
     const DType dtype = graph_.values[id].type.dtype;
-    if (has_tensor_cores_) return dtype == bf16 || dtype == f16 || dtype == i8 || dtype == u8;
+    if (has_tensor_cores_) return dtype == bf16 || dtype == f16 || dtype == i8 || dtype == u8 || is_float8(dtype);
     return std::any_of(tiles_.products.begin(), tiles_.products.end(), [&](Intrinsic product) {
       return find_tensor_instruction(to_text(product))->description.buffers[0]->dtype == dtype;
     });

@@ -222,8 +222,10 @@ double product_rate(Precision precision, const Target& target) {
   return dot ? 2 / dot->cycles : 0;  // of two, in the place of one multiply-add
 }
 
-double byte_product_rate(const Target& target) {
-  return 2 * target.tensor_core_rate;  // of twice as many in the same registers
+double code_product_rate(DType codes, const Target& target) {
+  constexpr double of_integers = 2;  // twice as many are in the same registers
+  if (is_float8(codes)) return target.float8_rate;
+  return codes.is_integer() && codes.bits == 8 ? of_integers * target.tensor_core_rate : 0;
 }
 
 Graph lower_precision(const Graph& graph, const PassContext& context) {

@@ -6,7 +6,8 @@
 //   y = q(reshape(x))            ⇒   y = reshape(q(x))               and so of concat(d(a), d(b)) of several
 //   y = q(d(x)), with one scale  ⇒   y = x
 //
-// The same of max_pool: the larger number has the larger code.  For targets that multiply codes.
+// The same of max_pool of integers: the larger number has the larger code.  Of floats of 8 bits, which have no zero
+// point, q(x) = cast(clip(x / scale)).  For targets that multiply such codes.
 #include <algorithm>
 #include <cmath>
 
@@ -22,13 +23,13 @@ namespace {
 struct Quantisation {
   ValueId x = no_value;
   const Node *scaled = nullptr, *round = nullptr, *shifted = nullptr, *clip = nullptr,
-             *last = nullptr;  // shifted: or null
+             *last = nullptr;  // round: null of floats; shifted: or null
   double scale = 0, zero_point = 0;
 };
 
 class Mover {
  public:
-  explicit Mover(const Graph& graph) : uses_(graph), copy_(graph) {}
+  Mover(const Graph& graph, const Target& target) : target_(target), uses_(graph), copy_(graph) {}
 
   Graph run() {
     static const RulesByOp<Rule> rules = {{"cast", &Mover::quantised}};
@@ -76,16 +77,25 @@ class Mover {
     }
     if (!all) return no_value;
     all->scale = beside(node, all->scale), all->zero_point = beside(node, all->zero_point);
-    ValueId whole = add(node, "cast", {moved(node, inputs)}, attributes_of({{"to", "i32"}}));
+    ValueId whole = moved(node, inputs);
+    if (!is_float8(dtype_of(all->codes))) whole = add(node, "cast", {whole}, attributes_of({{"to", "i32"}}));
     if (all->zero_point != no_value) whole = add(node, "subtract", {whole, all->zero_point});
-    return copy_.add(node, "multiply", {add(node, "cast", {whole}, attributes_of({{"to", "f32"}})), all->scale})[0];
+    const NodeAttributes to_f32 = attributes_of({{"to", "f32"}});
+    if (all->scale == no_value) return copy_.add(node, "cast", {whole}, to_f32)[0];
+    return copy_.add(node, "multiply", {add(node, "cast", {whole}, to_f32), all->scale})[0];
   }
 
-  // Codes of 8 bits, which all operators take.
+  // Codes of 8 bits that the target multiplies.
   bool is_movable(const Node& node, const Quantised& x) {
-    if (dtype_of(x.codes).bits != 8) return false;
-    if (!has_one_scale(to(), x) || to().values[x.scale].type.rank() > 0) return is_permutation(from(), node);
+    if (!takes(node, dtype_of(x.codes))) return false;
+    const bool is_scalar = has_one_scale(to(), x) && (x.scale == no_value || to().values[x.scale].type.rank() == 0);
+    if (!is_scalar) return is_permutation(from(), node);
+    if (x.scale == no_value) return true;
     return node.op->kind != OpKind::reduction || number(x.scale).value_or(0) > 0;
+  }
+
+  bool takes(const Node& node, DType codes) const {
+    return code_product_rate(codes, target_) >= 1 && (node.op->takes_narrow || !codes.is_narrow());
   }
 
   // A scale or zero point for what is moved: with axes in another order where it has axes.
@@ -99,10 +109,10 @@ class Mover {
   }
 
   bool is_same_scale(const Quantised& a, const Quantised& b) {
-    const auto is_same = [&](ValueId p, ValueId q) { return p == q || (number(p) && number(p) == number(q)); };
-    const bool has_zero_points = a.zero_point != no_value && b.zero_point != no_value;
-    return dtype_of(a.codes) == dtype_of(b.codes) && is_same(a.scale, b.scale) &&
-           (has_zero_points ? is_same(a.zero_point, b.zero_point) : a.zero_point == b.zero_point);
+    const auto is_same = [&](ValueId p, ValueId q) {
+      return p == q || (p != no_value && q != no_value && number(p) && number(p) == number(q));
+    };
+    return dtype_of(a.codes) == dtype_of(b.codes) && is_same(a.scale, b.scale) && is_same(a.zero_point, b.zero_point);
   }
 
   // ---------------------------------------------------------------------------------------------------------------
@@ -112,24 +122,29 @@ class Mover {
     const auto q = find_quantisation(node);
     if (!q) return no_value;
     const ValueId own = codes_of(q->x, *q);
-    return own != no_value ? own : is_moved(q->x) ? quantised(q->x, *q) : no_value;
+    return own != no_value ? own : is_moved(q->x, *q) ? quantised(q->x, *q) : no_value;
   }
 
   // By one positive scale, to all codes of a byte.
   std::optional<Quantisation> find_quantisation(const Node& node) const {
     Quantisation q{.last = &node};
     const DType dtype = from().values[node.outputs[0]].type.dtype;
-    q.clip = dtype == i8 || dtype == u8 ? made_by(from(), uses_, node.inputs[0], "clip") : nullptr;
+    if (code_product_rate(dtype, target_) < 1) return std::nullopt;
+    q.clip = made_by(from(), uses_, node.inputs[0], "clip");
     if (!q.clip) return std::nullopt;
     const auto [low, high] = limits_of_codes(dtype);
     if (q.clip->attributes.get_float("low") != low || q.clip->attributes.get_float("high") != high) return std::nullopt;
-    q.shifted = made_by(from(), uses_, q.clip->inputs[0], "add");
-    const auto zero_point = q.shifted ? uniform_number(from(), q.shifted->inputs[1]) : 0;
-    q.round = made_by(from(), uses_, (q.shifted ? q.shifted : q.clip)->inputs[0], "round");
-    if (!q.round || !zero_point) return std::nullopt;
-    q.zero_point = *zero_point;
-    const Node* divided = made_by(from(), uses_, q.round->inputs[0], "divide");
-    q.scaled = divided ? divided : made_by(from(), uses_, q.round->inputs[0], "multiply");
+    ValueId rounded = q.clip->inputs[0];
+    if (!is_float8(dtype)) {
+      q.shifted = made_by(from(), uses_, rounded, "add");
+      const auto zero_point = q.shifted ? uniform_number(from(), q.shifted->inputs[1]) : 0;
+      q.round = made_by(from(), uses_, (q.shifted ? q.shifted : q.clip)->inputs[0], "round");
+      if (!q.round || !zero_point) return std::nullopt;
+      q.zero_point = *zero_point;
+      rounded = q.round->inputs[0];
+    }
+    const Node* divided = made_by(from(), uses_, rounded, "divide");
+    q.scaled = divided ? divided : made_by(from(), uses_, rounded, "multiply");
     const ValueId factor = q.scaled ? q.scaled->inputs[1] : no_value;
     const bool is_single = q.scaled && from().is_constant(factor) && from().values[factor].type.rank() == 0;
     if (!is_single) return std::nullopt;
@@ -142,33 +157,38 @@ class Mover {
   // The codes of which x was made, where they are those that q makes of it.
   ValueId codes_of(ValueId x, const Quantisation& q) {
     const auto own = find_quantised(copy_, copy_[x]);
-    if (!own || dtype_of(own->codes) != from().values[q.last->outputs[0]].type.dtype) return no_value;
+    const DType dtype = from().values[q.last->outputs[0]].type.dtype;
+    // Infinity of f8e5m2 would become a number.
+    if (!own || dtype_of(own->codes) != dtype || dtype == f8e5m2) return no_value;
     const auto zero_point = own->zero_point == no_value ? 0 : number(own->zero_point);
-    return number(own->scale) == q.scale && zero_point == q.zero_point ? own->codes : no_value;
+    const auto scale = own->scale == no_value ? 1 : number(own->scale);
+    return scale == q.scale && zero_point == q.zero_point ? own->codes : no_value;
   }
 
   // By an operator that moves elements for q alone.
-  bool is_moved(ValueId x) const {
+  bool is_moved(ValueId x, const Quantisation& q) const {
     const int maker = uses_.producer[x];
-    return maker >= 0 && moves(from().nodes[static_cast<size_t>(maker)]) && uses_.users[x].size() == 1 &&
-           !uses_.is_output[x];
+    if (maker < 0 || uses_.users[x].size() != 1 || uses_.is_output[x]) return false;
+    const Node& node = from().nodes[static_cast<size_t>(maker)];
+    return moves(node) && takes(node, from().values[q.last->outputs[0]].type.dtype);
   }
 
   ValueId quantised(ValueId x, const Quantisation& q) {
     if (const ValueId own = codes_of(x, q); own != no_value) return own;
-    if (is_moved(x)) {
+    if (is_moved(x, q)) {
       const Node& node = from().nodes[static_cast<size_t>(uses_.producer[x])];
       std::vector<ValueId> inputs = copy_.inputs_of(node);
       for (size_t i = 0; i < operands_of(node); ++i) inputs[i] = quantised(node.inputs[i], q);
       return moved(node, inputs);
     }
     ValueId y = to().add_node(*q.scaled->op, {copy_[x], copy_[q.scaled->inputs[1]]}, {}, q.scaled->name)[0];
-    y = add(*q.last, "round", {y});
+    if (q.round) y = add(*q.last, "round", {y});
     if (q.shifted) y = add(*q.last, "add", {y, copy_[q.shifted->inputs[1]]});
     y = add(*q.last, "clip", {y}, q.clip->attributes);
     return add(*q.last, "cast", {y}, q.last->attributes);
   }
 
+  const Target& target_;
   const Uses uses_;
   GraphCopy copy_;
 };
@@ -176,7 +196,7 @@ class Mover {
 }  // namespace
 
 Graph move_codes(const Graph& graph, const PassContext& context) {
-  return byte_product_rate(context.target) >= 1 ? Mover(graph).run() : graph;
+  return code_product_rate(u8, context.target) >= 1 ? Mover(graph, context.target).run() : graph;
 }
 
 }  // namespace tw::relay

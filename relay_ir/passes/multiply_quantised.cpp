@@ -5,6 +5,10 @@
 //   y = matmul(d(a), d(b))       ⇒   y = f32(matmul(a, b): i32 - …) · (…)
 //   (f32(sum) · s + b + d(x)) / t  ⇒   f32(sum) · (s / t) + b / t + …   as it is quantised again: no run divides
 //
+// Sums of floats of 8 bits are f32, and theirs are products that f32 holds: y = conv(x, w): f32 · (scale of x · scales
+// of w), where such codes, be they scaled or not, have no zero points.  So are products of what they are in f16 or
+// bf16.
+//
 // Data has one scale, weights one or one a filter.  Zero points of both leave the sums: Σ (a - z)(b - v) =
 // Σ a·b - z · Σ b - v · Σ a + K·z·v, of which what is known is folded.  i32 holds the sums: products of so many terms
 // that it might not are left alone.  Results differ from those in f32 by rounding only: theirs of the sum, and ours of
@@ -12,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "relay_ir/ops/common.h"
@@ -76,6 +81,7 @@ class Multiplier {
   bool is_scaled(ValueId id) {
     if (is_known(id)) return true;
     if (const Node* made = copy_.made_by(id, "multiply")) {
+      if (sums_.contains(made->inputs[0])) return is_known(made->inputs[1]);
       const Node* whole = copy_.made_by(made->inputs[0], "cast");
       return whole && type(whole->inputs[0]).dtype == i32 && is_known(made->inputs[1]);
     }
@@ -109,11 +115,13 @@ class Multiplier {
   ValueId product(const Node& node) {
     const auto form = linear_of(copy_.from(), node);
     if (!form || !node.attributes.has("result") || !node.attributes.get_string("result").empty()) return no_value;
-    auto data = find_quantised(copy_, copy_[node.inputs[0]]), weights = find_quantised(copy_, copy_[node.inputs[1]]);
+    auto data = operand(copy_[node.inputs[0]]), weights = operand(copy_[node.inputs[1]]);
     if (!data || !weights || type(data->codes).dtype.bits != 8 || !has_one_scale(to(), *data)) return no_value;
     const int axis = form->filter_axis;
     if (!is_along(weights->scale, weights->codes, axis) || !is_along(weights->zero_point, weights->codes, axis))
       return no_value;
+    if (is_float8(type(data->codes).dtype) || is_float8(type(weights->codes).dtype))
+      return product_of_floats(node, *form, *data, *weights);
     const bool is_centred = weights->zero_point == no_value || fits_when_centred(*weights, axis);
     if (!is_centred && (form->groups > 1 || type(weights->codes).dtype.bits != 8)) return no_value;
     const Expr terms = terms_of(weights->codes, *form);
@@ -125,6 +133,35 @@ class Multiplier {
     const ValueId sum = sums(node, *form, *data, *weights, terms);
     const ValueId scale = add(node, "multiply", {reshape(node, data->scale, {}), beside(node, weights->scale, *form)});
     return copy_.add(node, "multiply", {cast(node, sum, f32), scale})[0];
+  }
+
+  // What a product multiplies: dequantised, or codes of floats as they are.
+  std::optional<Quantised> operand(ValueId now) {
+    const Node* wide = copy_.made_by(now, "cast");
+    if (!wide || !is_half(type(now).dtype) || !is_float8(type(wide->inputs[0]).dtype))
+      return find_quantised(copy_, now);
+    return Quantised{.codes = wide->inputs[0]};
+  }
+
+  ValueId product_of_floats(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights) {
+    for (const ValueId codes : {data.codes, weights.codes})
+      if (!is_float8(type(codes).dtype) || code_product_rate(type(codes).dtype, context_.target) < 1) return no_value;
+    NodeAttributes attributes = node.attributes;
+    attributes.set("result", "f32");
+    const DType result = copy_.from().values[node.outputs[0]].type.dtype;
+    const std::vector<ValueId> codes = {data.codes, weights.codes};
+    if (data.scale == no_value && weights.scale == no_value && result == f32)
+      return copy_.add(node, *node.op, codes, attributes)[0];
+    const ValueId sum = to().add_node(*node.op, codes, attributes, node.name)[0];
+    if (data.scale == no_value && weights.scale == no_value)
+      return copy_.add(node, "cast", {sum}, attributes_of({{"to", to_string(result)}}))[0];
+    sums_.insert(sum);
+    ValueId scale = data.scale == no_value ? no_value : reshape(node, data.scale, {});
+    if (weights.scale != no_value) {
+      const ValueId own = beside(node, weights.scale, form);
+      scale = scale == no_value ? own : add(node, "multiply", {scale, own});
+    }
+    return copy_.add(node, "multiply", {sum, scale})[0];
   }
 
   // Without a zero point.
@@ -255,12 +292,13 @@ class Multiplier {
 
   GraphCopy copy_;
   const PassContext& context_;
+  std::set<ValueId> sums_;  // of floats of 8 bits
 };
 
 }  // namespace
 
 Graph multiply_quantised(const Graph& graph, const PassContext& context) {
-  return byte_product_rate(context.target) >= 1 ? Multiplier(graph, context).run() : graph;
+  return code_product_rate(u8, context.target) >= 1 ? Multiplier(graph, context).run() : graph;
 }
 
 }  // namespace tw::relay

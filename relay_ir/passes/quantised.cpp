@@ -8,26 +8,38 @@ namespace tw::relay {
 std::optional<Quantised> find_quantised(GraphCopy& copy, ValueId now) {
   const Graph& graph = copy.to();
   const Node* scaled = copy.made_by(now, "multiply");
-  const Node* wide = scaled ? copy.made_by(scaled->inputs[0], "cast") : nullptr;
+  const Node* wide = copy.made_by(scaled ? scaled->inputs[0] : now, "cast");
   if (!wide || graph.values[now].type.dtype != f32) return std::nullopt;
-  Quantised result{.scale = scaled->inputs[1]};
+  Quantised result{.scale = scaled ? scaled->inputs[1] : no_value};
   ValueId whole = wide->inputs[0];
+  const auto has_its_shape = [&](ValueId id) {
+    return is_same_shape(graph.values[id].type.shape, graph.values[now].type.shape);
+  };
+  if (is_float8(graph.values[whole].type.dtype)) {
+    result.codes = whole;
+    return has_its_shape(whole) ? std::optional(result) : std::nullopt;
+  }
+  if (!scaled) return std::nullopt;
   if (const Node* centred = copy.made_by(whole, "subtract"))
     whole = centred->inputs[0], result.zero_point = centred->inputs[1];
   const Node* first = graph.values[whole].type.dtype == i32 ? copy.made_by(whole, "cast") : nullptr;
   if (!first) return std::nullopt;
   result.codes = first->inputs[0];
   const TensorType& codes = graph.values[result.codes].type;
-  const bool is_whole = is_same_shape(codes.shape, graph.values[now].type.shape);
-  return codes.dtype.is_integer() && codes.dtype.bits <= 8 && is_whole ? std::optional(result) : std::nullopt;
+  const bool is_code = codes.dtype.is_integer() && codes.dtype.bits <= 8;
+  return is_code && has_its_shape(result.codes) ? std::optional(result) : std::nullopt;
 }
 
 bool has_one_scale(const Graph& graph, const Quantised& x) {
   const auto is_one = [&](ValueId id) { return is_const_int(simplify(product_of(graph.values[id].type.shape)), 1); };
-  return is_one(x.scale) && (x.zero_point == no_value || is_one(x.zero_point));
+  return (x.scale == no_value || is_one(x.scale)) && (x.zero_point == no_value || is_one(x.zero_point));
 }
 
 std::pair<int64_t, int64_t> limits_of_codes(DType codes) {
+  if (codes.is_minifloat()) {
+    const auto largest = static_cast<int64_t>(minifloat_to_float(codes, minifloat_format(codes).largest));
+    return {-largest, largest};
+  }
   const int64_t width = int64_t{1} << codes.bits;
   return codes.is_signed_integer() ? std::pair(-width / 2, width / 2 - 1) : std::pair(int64_t{0}, width - 1);
 }

@@ -21,8 +21,9 @@ namespace {
 
 class Widener {
  public:
-  explicit Widener(const Graph& graph)
+  Widener(const Graph& graph, const Target& target)
       : graph_(graph),
+        target_(target),
         uses_(graph),
         copy_(graph),
         bytes_(graph.values.size(), no_value),
@@ -78,7 +79,7 @@ class Widener {
     const TensorType &from = graph_.values[data].type, &to = graph_.values[node.outputs[0]].type;
     if (!is_same_shape(from.shape, to.shape) || to.dtype.bytes() == 1) return no_value;
     if (bytes_[data] != no_value) return bytes_[data];
-    const bool is_first = *link == Link::conversion && (from.dtype == i8 || from.dtype == u8);
+    const bool is_first = *link == Link::conversion && code_product_rate(from.dtype, target_) > 0;
     return is_first ? data : no_value;
   }
 
@@ -110,6 +111,7 @@ class Widener {
   }
 
   const Graph& graph_;
+  const Target& target_;
   const Uses uses_;
   GraphCopy copy_;
   std::vector<ValueId> bytes_;          // by ValueId: what it is widened from, or no_value
@@ -120,8 +122,8 @@ class Widener {
 
 }  // namespace
 
-Graph widen_at_loads(const Graph& graph, const PassContext&) {
-  return Widener(graph).run();
+Graph widen_at_loads(const Graph& graph, const PassContext& context) {
+  return Widener(graph, context.target).run();
 }
 
 }  // namespace tw::relay

@@ -140,8 +140,14 @@ ValueId silu(Context& c, ValueId x, double alpha) {
 
 }  // namespace
 
+ValueId emit_cast_of_codes(Context& c, ValueId x, DType to) {
+  const bool has_codes = c.constant(x) && rank_of(c, x) >= 2;
+  return has_codes ? c.emit_unfolded("cast", {x}, attributes_of({{"to", to_string(to)}})) : emit_cast(c, x, to);
+}
+
 ValueId emit_onnx_cast(Context& c, ValueId x, DType to) {
   if (dtype_of(c, x) == to) return x;
+  if (dtype_of(c, x).is_minifloat() && to.is_float()) return emit_cast_of_codes(c, x, to);
   if (to == f8e8m0) return emit_power_of_two(c, x);
   const bool has_more = to.is_minifloat() && to != f4e2m1;  // infinity or NaN
   if (!has_more || c.attribute_int("saturate", 1) == 0) return emit_cast(c, x, to);

@@ -74,10 +74,7 @@ ValueId import_quantize(Context& c) {
 
 ValueId emit_dequantized(Context& c, ValueId x, ValueId scale, ValueId zero_point, DType to) {
   const DType own = dtype_of(c, x).is_minifloat() ? f32 : i32;
-  // Products may want the codes of weights.
-  const bool has_codes = c.constant(x) && own == i32 && dtype_of(c, x).bits <= 8 && rank_of(c, x) >= 2;
-  ValueId whole =
-      has_codes ? c.emit_unfolded("cast", {x}, attributes_of({{"to", to_string(own)}})) : emit_cast(c, x, own);
+  ValueId whole = dtype_of(c, x).bits <= 8 ? emit_cast_of_codes(c, x, own) : emit_cast(c, x, own);
   if (zero_point != no_value) whole = c.emit("subtract", {whole, emit_cast(c, zero_point, own)});
   return emit_cast(c, c.emit("multiply", {emit_cast(c, whole, f32), emit_cast(c, scale, f32)}), to);
 }

@@ -137,6 +137,7 @@ TEST_P(EachOp, AxesAreAsStated) {
 TEST_P(EachOp, MovesNarrowTypes) {
   const OpDef& op = *GetParam();
   if (!op.takes_narrow || op.name == "cast" || op.name == "bitcast") return;
+  if (op.kind == OpKind::contraction) return;  // which multiplies those that it takes
   std::mt19937 random(13);
   for (const OpExample& example : op.examples) {
     const std::vector<NDArray> drawn = example_inputs(example, random);
