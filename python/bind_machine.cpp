@@ -45,6 +45,7 @@ void bind_machine(py::module_& module) {
         result["flops"] = fit.flops;
         result["tensor_flops"] = fit.tensor_flops;
         result["byte_operations"] = fit.byte_operations;
+        result["float8_operations"] = fit.float8_operations;
         result["bytes"] = fit.bytes;
         result["blocks"] = fit.blocks;
         result["occupancy"] = fit.occupancy;

@@ -54,6 +54,7 @@ struct KernelFit {
   int multiprocessors = 0;
   double flops = 0, tensor_flops = 0, bytes = 0;  // a second: of f32, of 16-bit floats by tensor cores, of memory
   double byte_operations = 0;                     // of bytes by tensor cores
+  double float8_operations = 0;                   // of floats of 8 bits
   // Of a kernel, what one multiprocessor holds at a time: blocks, the share of its warps that are so, and what it is
   // that limits them.
   int blocks = 0;

@@ -99,6 +99,14 @@ const InstructionRow instruction_rows[] = {
     {CODE_PRODUCT("mma_", "e5m2", "e5m2"), nullptr},
     {FRAGMENT_PRODUCT("wgmma_bf16", "bf16", "bf16", "f32", "f32"), nullptr},
     {FRAGMENT_PRODUCT("wgmma_f16", "f16", "f16", "f32", "f32"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_s8s8", "i8", "i8", "i32", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_u8s8", "u8", "i8", "i32", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_s8u8", "i8", "u8", "i32", "i32"), nullptr},
+    {FRAGMENT_PRODUCT("wgmma_u8u8", "u8", "u8", "i32", "i32"), nullptr},
+    {CODE_PRODUCT("wgmma_", "e4m3", "e4m3"), nullptr},
+    {CODE_PRODUCT("wgmma_", "e4m3", "e5m2"), nullptr},
+    {CODE_PRODUCT("wgmma_", "e5m2", "e4m3"), nullptr},
+    {CODE_PRODUCT("wgmma_", "e5m2", "e5m2"), nullptr},
     {"func tile_zero_f32[m, n]() -> (c: f32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0.0f } } }", nullptr},
     {"func tile_zero_i32[m, n]() -> (c: i32[m, n]) { for i in 0..m { for j in 0..n { c[i, j] = 0i32 } } }", nullptr},
     {"func tile_store_f32[m, n, sd](c: f32[m, n]) -> (d: f32[m, n] strides [sd, 1]) {"
@@ -108,6 +116,8 @@ const InstructionRow instruction_rows[] = {
     // Copies between memories, to which zeros come for what a predicate leaves out.
     {TILE_COPY("tile_copy_bf16", "bf16"), nullptr},
     {TILE_COPY("tile_copy_f16", "f16"), nullptr},
+    {TILE_COPY("tile_copy_i8", "i8"), nullptr},
+    {TILE_COPY("tile_copy_u8", "u8"), nullptr},
     {"func tile_store_i32[m, n, sd](c: i32[m, n]) -> (d: i32[m, n] strides [sd, 1]) {"
      "  for i in 0..m { for j in 0..n { d[i, j] = c[i, j] } }"
      "}",

@@ -182,17 +182,25 @@ ProductTypes types_of_product(Intrinsic intrinsic) {
     case Intrinsic::mma_tf32:
       return {f32, f32, f32};
     case Intrinsic::mma_s8s8:
+    case Intrinsic::wgmma_s8s8:
       return {i32, i8, i8};
     case Intrinsic::mma_u8s8:
+    case Intrinsic::wgmma_u8s8:
       return {i32, u8, i8};
     case Intrinsic::mma_s8u8:
+    case Intrinsic::wgmma_s8u8:
       return {i32, i8, u8};
     case Intrinsic::mma_u8u8:
+    case Intrinsic::wgmma_u8u8:
       return {i32, u8, u8};
     case Intrinsic::mma_e4m3e4m3:
+    case Intrinsic::wgmma_e4m3e4m3:
     case Intrinsic::mma_e4m3e5m2:
+    case Intrinsic::wgmma_e4m3e5m2:
     case Intrinsic::mma_e5m2e4m3:
+    case Intrinsic::wgmma_e5m2e4m3:
     case Intrinsic::mma_e5m2e5m2:
+    case Intrinsic::wgmma_e5m2e5m2:
       return {f32, u8, u8};
     default:
       return {i32, u32, u32};
@@ -348,7 +356,7 @@ IntrinsicKind kind_of(Intrinsic intrinsic) {
 }
 
 bool is_asynchronous(Intrinsic intrinsic) {
-  return intrinsic == Intrinsic::wgmma_bf16 || intrinsic == Intrinsic::wgmma_f16;
+  return intrinsic >= Intrinsic::wgmma_bf16 && intrinsic <= Intrinsic::wgmma_e5m2e5m2;
 }
 
 DType code_format(Intrinsic intrinsic) {

@@ -152,8 +152,10 @@ def kernel_of(
     assert fit is not None
     held = fit["blocks"] * fit["multiprocessors"]
     instructions = Counter(class_of(instruction) for instruction in code)
-    multiplies_bytes = any(instruction.startswith("IMMA") for instruction in code)
-    rate = fit["byte_operations" if multiplies_bytes else "tensor_flops" if instructions["tensor"] else "flops"]
+    rate = fit["tensor_flops" if instructions["tensor"] else "flops"]
+    for names, kind in ((("IMMA", "IGMMA"), "byte_operations"), (("QMMA", "QGMMA"), "float8_operations")):
+        if any(instruction.startswith(names) for instruction in code):
+            rate = fit[kind]
     if any(instruction.startswith("HMMA") and "TF32" in instruction for instruction in code):
         rate /= 2
     arithmetic = sum(launch["flops"] for launch in launches) / rate

@@ -19,6 +19,7 @@ KernelFit fit_of(const Target& target, int threads, int registers, int64_t share
           device.multiprocessors * device.tensor_core_products * operations_of_fma * device.clock_ghz * giga,
           device.memory_gbs * giga,
           device.multiprocessors * device.byte_products * operations_of_fma * device.clock_ghz * giga,
+          device.multiprocessors * device.float8_products * operations_of_fma * device.clock_ghz * giga,
           held.blocks,
           held.share,
           std::string(held.limited_by)};

@@ -1,8 +1,8 @@
 // The analytic default schedule of GPUs.  Every block left after inlining becomes a kernel:
 //
 //   attention     a tile of the queries of one head a thread block, which goes over the keys part by part
-//   tensor cores  products and convolutions of 16-bit floats, tf32 and bytes: a tile of the output a thread block,
-//                 shared out among its warps
+//   tensor cores  products and convolutions of 16-bit floats, tf32, bytes and floats of 8 bits: a tile of the output a
+//                 thread block, shared out among its warps
 //   contraction   a tile of the output a thread block, staged through shared memory; a few elements a thread, in
 //                 registers
 //   reduction     along memory, with a thread block a row and partial results that meet in shared memory; otherwise a

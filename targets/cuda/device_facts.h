@@ -17,10 +17,11 @@ struct DeviceFacts {
   double clock_ghz, memory_gbs;
   // Of one multiprocessor.
   int fp32_lanes, warps, blocks;
-  int tensor_core_products;    // multiply-adds of 16-bit floats into f32, a cycle; 0: none of 16 × 8 × 16
-  int byte_products;           // of bytes into i32, by tensor cores
-  int float8_products;         // of floats of 8 bits into f32
-  int64_t shared_bytes;        // of all its blocks together
+  int tensor_core_products;  // multiply-adds of 16-bit floats into f32, a cycle; 0: none of 16 × 8 × 16
+  int byte_products;         // of bytes into i32, by tensor cores
+  int float8_products;       // of floats of 8 bits into f32
+  bool converts_float8;      // what a warp multiplies of these is converted to f16: for groups of warps alone it is not
+  int64_t shared_bytes;      // of all its blocks together
   int64_t block_shared_bytes;  // of one block, that asks for it
   int64_t block_reserve;       // bytes of it that each block takes beside its own
 };

@@ -49,7 +49,9 @@ std::string text(int64_t value) {
   return std::to_string(value);
 }
 
-constexpr int64_t block_columns = 64;  // of 128 bytes
+int64_t block_columns(DType dtype) {
+  return bank_bytes / dtype.bytes();
+}
 
 constexpr int64_t wide_columns = 8, wide_rows = lanes_x * wide_columns;
 
@@ -154,13 +156,13 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, boo
     fail("multiplies a fragment by rows of `" + load.buffer->name + "` along the sum, of 32 bits",
          "stage it with rows across the sum");
   const auto pieces = static_cast<uint64_t>(line / exchanged);
+  const int64_t block = block_columns(load.buffer->dtype);
   const bool is_of_group = is_asynchronous(product.intrinsic);
   std::optional<Swizzle> found;
   if (line % exchanged == 0 && std::has_single_bit(pieces) && pieces > 1) {
     const int shift = std::countr_zero(std::max<uint64_t>(pieces, of_banks)), to = log2(exchanged);
     found = Swizzle{shift + to + (is_in_pairs ? 1 : 0), static_cast<int>(std::min<uint64_t>(pieces, of_banks)) - 1, to};
-    if (is_of_group && line > block_columns)
-      found = Swizzle{log2(block_columns), 7, to, log2(line), log2(sizes_of(product).k)};
+    if (is_of_group && line > block) found = Swizzle{log2(block), 7, to, log2(line), log2(sizes_of(product).k)};
   }
   if (is_turned) {
     if (!found || place.is_transposed() || found->line)
@@ -169,10 +171,10 @@ void FragmentEmitter::find_swizzle(const Expr& operand, const Call& product, boo
            "stage it with rows of a power of 2 along k, or use two columns at a time");
     found->turned = log2(line), found->turned_rows = log2(sizes_of(product).n);
   }
-  const bool fits_group = found && (place.is_transposed() ? line % block_columns == 0 : line <= block_columns);
+  const bool fits_group = found && (place.is_transposed() ? line % block == 0 : line <= block);
   if (is_of_group && !fits_group)
     fail("reads `" + load.buffer->name + "` for a group of warps as " + to_text(load.indices[0]),
-         "stage it with rows of 16, 32 or 64 elements along k, or of a power of 2 from 64 on across");
+         "stage it with rows of 32, 64 or 128 bytes along k, or of 16 bits and a power of 2 from 64 on across");
   const auto [known, is_new] = swizzles_.emplace(load.buffer, found);
   if (is_new || (known->second && found == known->second)) return;
   if (is_of_group) fail("reads `" + load.buffer->name + "` in two ways", "stage it twice");
@@ -384,7 +386,7 @@ FragmentEmitter::Matrix FragmentEmitter::matrix_of(const Load& operand, int64_t 
   }
   const Swizzle& swizzle = *swizzles_.at(operand.buffer);
   const std::string group = scalar(base_of(floor_div(warp_, Expr(warps_of_group)) * Expr(warps_of_group)), true);
-  const int64_t width = std::min(line, block_columns * bytes), rows = int64_t{1} << swizzle.rows;
+  const int64_t width = std::min(line, bank_bytes), rows = int64_t{1} << swizzle.rows;
   const int64_t leading = swizzle.line ? rows * width : piece_bytes, mode = width == 128 ? 1 : width == 64 ? 2 : 3;
   const std::string index =
       swizzle.line ? "tw_columns<" + text(swizzle.line) + ", " + text(swizzle.rows) + ">(" + group + ")" : group;
@@ -420,9 +422,11 @@ void FragmentEmitter::multiply_by_group(const Store& store) {
   line("tw_begin_products();");
   line("#pragma unroll");
   line("for (int k = 0; k < " + text(k * a.buffer->dtype.bytes() / mma_k_bytes) + "; ++k)");
-  line("  tw_" + to_text(product.intrinsic) + "_" + text(n) + "<" + is_transposed(a) + ", " + is_transposed(b) + ">(" +
-       name_of(store.buffer) + ", " + a_name + " + k * " + text(of_a.step) + ", " + b_name + " + k * " +
-       text(of_b.step) + ");");
+  // Bytes lie along k.
+  const std::string turned =
+      a.buffer->dtype.bytes() == 1 ? "" : std::string("<") + is_transposed(a) + ", " + is_transposed(b) + ">";
+  line("  tw_" + to_text(product.intrinsic) + "_" + text(n) + turned + "(" + name_of(store.buffer) + ", " + a_name +
+       " + k * " + text(of_a.step) + ", " + b_name + " + k * " + text(of_b.step) + ");");
   line("tw_commit_products();");
   --depth_;
   line("}");

@@ -130,6 +130,10 @@ template <int count> TW_FUNCTION void tw_hold(float* sums) {
   #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(sums[i]) :: "memory");
 }
+template <int count> TW_FUNCTION void tw_hold(i32* sums) {
+  #pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(sums[i]) :: "memory");
+}
 TW_FUNCTION void tw_begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TW_FUNCTION void tw_commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int left> TW_FUNCTION void tw_wait_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory"); }
@@ -171,8 +175,9 @@ TW_COPY_BOX("2d", int x TW_COMMA int y, "%3, %4", "r"(x), "r"(y))
 TW_COPY_BOX("3d", int x TW_COMMA int y TW_COMMA int z, "%3, %4, %5", "r"(x), "r"(y), "r"(z))
 TW_COPY_BOX("4d", int x TW_COMMA int y TW_COMMA int z TW_COMMA int u, "%3, %4, %5, %6", "r"(x), "r"(y), "r"(z), "r"(u))
 TW_COPY_BOX("5d", int x TW_COMMA int y TW_COMMA int z TW_COMMA int u TW_COMMA int v, "%3, %4, %5, %6, %7", "r"(x), "r"(y), "r"(z), "r"(u), "r"(v))
-#define TW_8(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), "+f"(c[i + 7])
-#define TW_32(c, i) TW_8(c, i), TW_8(c, i + 8), TW_8(c, i + 16), TW_8(c, i + 24)
+#define TW_8(k, c, i) k(c[i]), k(c[i + 1]), k(c[i + 2]), k(c[i + 3]), k(c[i + 4]), k(c[i + 5]), k(c[i + 6]), k(c[i + 7])
+#define TW_32(k, c, i) TW_8(k, c, i), TW_8(k, c, i + 8), TW_8(k, c, i + 16), TW_8(k, c, i + 24)
+#define TW_128(k, c) TW_32(k, c, 0), TW_32(k, c, 32), TW_32(k, c, 64), TW_32(k, c, 96)
 #define TW_REGISTERS_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define TW_REGISTERS_1 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define TW_REGISTERS_2 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
@@ -185,12 +190,31 @@ TW_COPY_BOX("5d", int x TW_COMMA int y TW_COMMA int z TW_COMMA int u TW_COMMA in
                  : __VA_ARGS__ : "l"(a_matrix), "l"(b_matrix), "n"((int)is_a_transposed), "n"((int)is_b_transposed)); \
   }
 #define TW_WGMMAS(element) \
-  TW_WGMMA(element, 64, TW_REGISTERS_0, "%32", "%33", "%34", "%35", TW_32(c, 0)) \
-  TW_WGMMA(element, 128, TW_REGISTERS_0 ", " TW_REGISTERS_1, "%64", "%65", "%66", "%67", TW_32(c, 0), TW_32(c, 32)) \
+  TW_WGMMA(element, 64, TW_REGISTERS_0, "%32", "%33", "%34", "%35", TW_32("+f", c, 0)) \
+  TW_WGMMA(element, 128, TW_REGISTERS_0 ", " TW_REGISTERS_1, "%64", "%65", "%66", "%67", TW_32("+f", c, 0), TW_32("+f", c, 32)) \
   TW_WGMMA(element, 256, TW_REGISTERS_0 ", " TW_REGISTERS_1 ", " TW_REGISTERS_2 ", " TW_REGISTERS_3, \
-           "%128", "%129", "%130", "%131", TW_32(c, 0), TW_32(c, 32), TW_32(c, 64), TW_32(c, 96))
+           "%128", "%129", "%130", "%131", TW_128("+f", c))
 TW_WGMMAS(bf16)
 TW_WGMMAS(f16)
+// Of bytes, both along k.
+#define TW_WGMMA_OF_BYTES(name, number, types, scales, columns, registers, a, b, ...) \
+  TW_FUNCTION void tw_wgmma_##name##_##columns(number* c, u64 a_matrix, u64 b_matrix) { \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" #columns "k32." types \
+                 " {" registers "}, " a ", " b ", p" scales "; }" : __VA_ARGS__ : "l"(a_matrix), "l"(b_matrix)); \
+  }
+#define TW_WGMMAS_OF_BYTES(name, number, k, types, scales) \
+  TW_WGMMA_OF_BYTES(name, number, types, scales, 64, TW_REGISTERS_0, "%32", "%33", TW_32(k, c, 0)) \
+  TW_WGMMA_OF_BYTES(name, number, types, scales, 128, TW_REGISTERS_0 ", " TW_REGISTERS_1, "%64", "%65", TW_32(k, c, 0), TW_32(k, c, 32)) \
+  TW_WGMMA_OF_BYTES(name, number, types, scales, 256, TW_REGISTERS_0 ", " TW_REGISTERS_1 ", " TW_REGISTERS_2 ", " TW_REGISTERS_3, \
+                    "%128", "%129", TW_128(k, c))
+TW_WGMMAS_OF_BYTES(s8s8, i32, "+r", "s32.s8.s8", "")
+TW_WGMMAS_OF_BYTES(u8s8, i32, "+r", "s32.u8.s8", "")
+TW_WGMMAS_OF_BYTES(s8u8, i32, "+r", "s32.s8.u8", "")
+TW_WGMMAS_OF_BYTES(u8u8, i32, "+r", "s32.u8.u8", "")
+TW_WGMMAS_OF_BYTES(e4m3e4m3, float, "+f", "f32.e4m3.e4m3", ", 1, 1")
+TW_WGMMAS_OF_BYTES(e4m3e5m2, float, "+f", "f32.e4m3.e5m2", ", 1, 1")
+TW_WGMMAS_OF_BYTES(e5m2e4m3, float, "+f", "f32.e5m2.e4m3", ", 1, 1")
+TW_WGMMAS_OF_BYTES(e5m2e5m2, float, "+f", "f32.e5m2.e5m2", ", 1, 1")
 #endif
 // End of PTX.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)

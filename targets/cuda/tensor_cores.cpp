@@ -62,6 +62,12 @@ constexpr WarpTile further_warp_tiles[] = {
     {128, 256, 32, 2, 4}, {256, 128, 32, 4, 2}, {64, 256, 32, 1, 4},  {128, 128, 32, 2, 4},
     {128, 64, 32, 4, 1},  {64, 64, 64, 2, 2},   {128, 128, 64, 2, 2}, {128, 256, 64, 2, 4},
 };
+// Of a warp's that is two of f16, whose operands need registers, too.
+constexpr WarpTile converted_tiles[] = {
+    {128, 128, 32, 2, 4}, {128, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {64, 64, 32, 2, 2},
+    {32, 64, 32, 1, 2},   {64, 32, 32, 2, 1},  {32, 32, 32, 1, 1},  {16, 64, 32, 1, 2},
+    {16, 32, 32, 1, 1},   {16, 16, 32, 1, 1},  {16, 16, 16, 1, 1},
+};
 // Of a group's, which reads both operands from shared memory: the wider, the fewer bytes for a sum.
 constexpr WarpTile group_tiles[] = {
     {128, 256, 64, 8, 1}, {64, 256, 64, 4, 1}, {128, 128, 64, 8, 1},
@@ -78,7 +84,9 @@ struct Rates {
   double sum, operand, each, alone, alone_sum;
   int64_t registers;  // of a thread, beside its sums
 };
-constexpr Rates warp_rates = {0.028, 0.31, 80, 290, 0.0375, 70};   // as measured on an H200
+constexpr Rates warp_rates = {0.028, 0.31, 80, 290, 0.0375, 70};  // as measured on an H200
+constexpr Rates converted_rates = {0.056, 0.6,   80,
+                                   290,   0.075, 90};              // where the instruction is two of f16: not measured
 constexpr Rates group_rates = {0.0156, 0.1, 40, 175, 0.0172, 60};  // by the instruction's figures: not measured
 
 struct Multiplier {
@@ -104,8 +112,24 @@ constexpr Product products[] = {
     {u8, u8, f32, e5m2, e5m2, "mma_e5m2e5m2"},
 };
 
+// Whether what is summed over lies together in memory, so that bytes are copied by words at least: one by one they
+// would take more registers than groups of warps leave.  Constants are laid out as they are read.
+bool has_words(const Schedule& schedule, const BlockRef& block) {
+  constexpr int64_t word_bytes = 4;
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const MatrixAxes axes = find_matrix_axes(schedule, block);
+  return !axes.reduce.empty() && std::ranges::all_of(analysis.reads, [&](const Access& read) {
+    const int64_t bytes = read.buffer->dtype.bytes();
+    const Var& last = axes.reduce.back();
+    return bytes > 1 || read.buffer->is_constant ||
+           (analysis.extent(last) % word_bytes == 0 &&
+            unit_stride(read, last, analysis.iters, static_cast<int>(piece_bytes)) == 1);
+  });
+}
+
 // Those that the target has for the block's types, the one for all sizes first.
-std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, size_t of_rows, const Target& target) {
+std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, size_t of_rows, bool may_be_of_group,
+                                       const Target& target) {
   const DType rows = analysis.reads[of_rows].buffer->dtype, columns = analysis.reads[1 - of_rows].buffer->dtype;
   const auto* product = std::ranges::find_if(products, [&](const Product& p) {
     return p.rows == rows && p.columns == columns && p.sum == analysis.write.buffer->dtype &&
@@ -113,9 +137,12 @@ std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, size_t of_
   });
   if (target.tensor_core_rate == 0 || product == std::end(products)) return {};
   if (product->is_of_float8() && target.float8_rate == 0) return {};
-  std::vector<Multiplier> found = {{product->instruction, warp_tiles, further_warp_tiles, warp_rates, false}};
   constexpr int with_groups = 90;  // and no later one, so that no PTX for those has them
-  if (target.compute_capability == with_groups && !target.has(ptx_feature) && (rows == bf16 || rows == f16))
+  std::vector<Multiplier> found = {{product->instruction, warp_tiles, further_warp_tiles, warp_rates, false}};
+  if (product->is_of_float8() && device_facts(target.compute_capability)->converts_float8)
+    found = {{product->instruction, converted_tiles, {}, converted_rates, false}};
+  if (target.compute_capability == with_groups && !target.has(ptx_feature) && rows.bytes() <= bf16.bytes() &&
+      may_be_of_group)
     found.push_back({std::string("wg") + product->instruction, group_tiles, further_group_tiles, group_rates, true});
   return found;
 }
@@ -310,9 +337,10 @@ bool decide_tile_copies(Schedule& schedule) {
   return schedule.decide("tile_copies", {{{1}}, {{0}}}, {1})[0] != 0;
 }
 
-// Whether a warp of its own asks for the copies: the others need not meet for them.
-bool decide_copying_warp(Schedule& schedule) {
-  return schedule.decide("copying_warp", {{{1}}, {{0}}}, {1})[0] != 0;
+// Whether a warp of its own asks for the copies: the others need not meet for them.  Kernels of bytes would spill
+// registers, of which that leaves fewer.
+bool decide_copying_warp(Schedule& schedule, DType operands) {
+  return schedule.decide("copying_warp", {{{1}}, {{0}}}, {operands.bytes() > 1 ? 1 : 0})[0] != 0;
 }
 
 // Tiles that a block makes one after the other, where each has as many: the copies for a tile come while the one before
@@ -379,7 +407,7 @@ bool copy_as_tile(Schedule& schedule, const BlockRef& copy, const LoopRef& outer
   if (loops.size() < 2 || !is_box(schedule, copy) || !moves_evenly(schedule, copy, outer)) return false;
   for (size_t i = 0; i + 2 < loops.size(); ++i)
     if (extent_of(schedule, loops[i]) != 1) return false;
-  const std::string name = written_by(schedule, copy)->dtype == f16 ? "tile_copy_f16" : "tile_copy_bf16";
+  const std::string name = "tile_copy_" + to_string(written_by(schedule, copy)->dtype);
   Schedule tiled = schedule;
   try {
     const std::vector<LoopRef> rows = tiled.split(loops[loops.size() - 2], {1, 1, 1, std::nullopt});
@@ -395,7 +423,7 @@ bool copy_as_tile(Schedule& schedule, const BlockRef& copy, const LoopRef& outer
   return true;
 }
 
-bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& target) {
+bool schedule_product(Schedule& schedule, const BlockRef& block, bool may_be_of_group, const Target& target) {
   const bool has_wide_results = writes_eight_columns(schedule, block);
   std::optional<Matrices> made = make_matrices(schedule, block);
   if (!made) return false;
@@ -413,7 +441,8 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   std::erase_if(others, [&](const Var& var) { return var == i || var == j; });
   ProductSize size = usual_size(analysis, {i}, {j}, {k}, others);
   size.k = steps_of(analysis, size.k);
-  const std::vector<Multiplier> multipliers = multipliers_of(analysis, analysis.reads[0].uses(i) ? 0 : 1, target);
+  const std::vector<Multiplier> multipliers =
+      multipliers_of(analysis, analysis.reads[0].uses(i) ? 0 : 1, may_be_of_group, target);
   const Multiplier& by = decide_multiplier(schedule, multipliers, size, target);
   WarpTile tile = decide_warp_tile(schedule, size, by, target);
   // Two steps where there may be two, so that one is copied while the other is multiplied.
@@ -470,7 +499,7 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
   bind_sums(schedule, within_tile(at_i), within_tile(at_j), tile, own_columns);
   if (stages_of_k >= 2) schedule.pipeline(ks[0], stages_of_k);
   LoopRef of_blocks = outer;
-  if (are_tiles && decide_copying_warp(schedule)) {
+  if (are_tiles && decide_copying_warp(schedule, analysis.reads[0].buffer->dtype)) {
     schedule.annotate(ks[0], copying_warp_attribute, stages_of_k);
     const int64_t own_tiles =
         decide_tiles_of_block(schedule, extent_of(schedule, outer), target.threads, blocks_at_once(tile, by.rates));
@@ -485,7 +514,7 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, const Target& t
 }
 
 // The block that multiplies: where k is summed up in parts, one that makes these, and the given one adds them up.
-BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& target) {
+BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, bool may_be_of_group, const Target& target) {
   const MatrixAxes axes = find_matrix_axes(schedule, block);
   const BlockAnalysis analysis = analyse(schedule.node(block));
   if (axes.reduce.empty() || axes.rows.empty() || axes.columns.empty()) return block;
@@ -497,8 +526,9 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
     return !analysis.is_open(outer) && extent % parts == 0 &&
            (axes.reduce.size() > 1 || extent / parts % elements_of(analysis, deepest_step) == 0);
   };
-  const int64_t parts = decide_parts(
-      schedule, size, multipliers_of(analysis, analysis.reads[0].uses(axes.rows[0]) ? 0 : 1, target), divides, target);
+  const std::vector<Multiplier> multipliers =
+      multipliers_of(analysis, analysis.reads[0].uses(axes.rows[0]) ? 0 : 1, may_be_of_group, target);
+  const int64_t parts = decide_parts(schedule, size, multipliers, divides, target);
   if (parts == 1) return block;
   const size_t at_columns = position_of(analysis, axes.columns.front());
   const BlockRef product =
@@ -512,9 +542,10 @@ BlockRef sum_in_parts(Schedule& schedule, const BlockRef& block, const Target& t
 
 bool schedule_on_tensor_cores(Schedule& schedule, const BlockRef& block, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(block));
-  if (multipliers_of(analysis, 0, target).empty()) return false;
+  if (multipliers_of(analysis, 0, false, target).empty()) return false;
   open_window(schedule, block, elements_of(analysis, deepest_step));
-  return schedule_product(schedule, sum_in_parts(schedule, block, target), target);
+  const bool may_be_of_group = has_words(schedule, block);
+  return schedule_product(schedule, sum_in_parts(schedule, block, may_be_of_group, target), may_be_of_group, target);
 }
 
 }  // namespace tw::cuda

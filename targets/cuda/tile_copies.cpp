@@ -195,7 +195,7 @@ class Finder {
     map.swizzle_bytes = width * bytes;
     if (map.swizzle_bytes < 32 || columns % width != 0 ||
         !std::has_single_bit(static_cast<uint64_t>(map.swizzle_bytes)))
-      refuse(store, "its rows are no 16, 32 or multiple of 64 elements of 16 bits");
+      refuse(store, "its rows are no 32, 64 or multiple of 128 bytes");
     if (const auto turned = turned_rows(kernel_.body, store.buffer)) {
       constexpr int64_t pair = 2, eight = 8;
       if (rows != *turned || divisor_of(row.coordinate) % eight != 0) refuse(store, "its rows are turned otherwise");

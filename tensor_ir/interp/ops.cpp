@@ -312,12 +312,16 @@ Handler fragment_handler(Intrinsic intrinsic, DType sums) {
     case Intrinsic::mma_tf32:
       return fragment_call<as_tf32>;
     case Intrinsic::mma_e4m3e4m3:
+    case Intrinsic::wgmma_e4m3e4m3:
       return fragment_call<as_code<f8e4m3fn>>;
     case Intrinsic::mma_e4m3e5m2:
+    case Intrinsic::wgmma_e4m3e5m2:
       return fragment_call<as_code<f8e4m3fn>, as_code<f8e5m2>>;
     case Intrinsic::mma_e5m2e4m3:
+    case Intrinsic::wgmma_e5m2e4m3:
       return fragment_call<as_code<f8e5m2>, as_code<f8e4m3fn>>;
     case Intrinsic::mma_e5m2e5m2:
+    case Intrinsic::wgmma_e5m2e5m2:
       return fragment_call<as_code<f8e5m2>>;
     default:
       return sums.is_float() ? fragment_call<> : integer_fragment_call;

@@ -31,7 +31,7 @@ struct Counter {
 
 struct Product {
   Services::Make make;
-  float* sums;
+  void* sums;
   unsigned long long a, b;
   unsigned group;  // by number of its commit
 };
@@ -97,7 +97,7 @@ void begin_products() {
   running->has_begun_products = true;
 }
 // Of threads that have not begun products a GPU makes anything.
-void multiply(Services::Make function, float* sums, unsigned long long a, unsigned long long b) {
+void multiply(Services::Make function, void* sums, unsigned long long a, unsigned long long b) {
   static std::mt19937 random(4);
   if (!running->has_begun_products) {
     has_failed = true;

@@ -36,9 +36,9 @@ struct Services {
   void (*wait_copies)(unsigned left);
   // Products that are made when they are waited for, or any time earlier, of what all threads had published of shared
   // memory at the last barrier that all of them had passed: it lies `published` bytes from where it was written.
-  using Make = void (*)(float* sums, unsigned long long a, unsigned long long b, long published);
+  using Make = void (*)(void* sums, unsigned long long a, unsigned long long b, long published);
   void (*begin_products)();
-  void (*multiply)(Make make, float* sums, unsigned long long a, unsigned long long b);
+  void (*multiply)(Make make, void* sums, unsigned long long a, unsigned long long b);
   void (*commit_products)();
   void (*wait_products)(unsigned left);
   void (*publish_shared)();
@@ -302,23 +302,24 @@ TW_MMA_OF_FLOAT8(e4m3, e5m2)
 TW_MMA_OF_FLOAT8(e5m2, e4m3)
 TW_MMA_OF_FLOAT8(e5m2, e5m2)
 
-// wgmma.m64nNk16: each of a group's 128 threads finds its sums by itself, for both operands lie in shared memory.  Of a
-// matrix's description the address has more bits than on a GPU, for the shared memory of all kernels is one.
+// wgmma.m64nNk16, and m64nNk32 of bytes: each of a group's 128 threads finds its sums by itself, for both operands lie
+// in shared memory.  Of a matrix's description the address has more bits than on a GPU, for the shared memory of all
+// kernels is one.
+template <class Bits>
 struct Matrix {
   unsigned long long description;
   bool is_transposed;
   long published;
   // Element k of row i, its pieces of 16 bytes exchanged as "Strides" and "Swizzling modes" of the PTX ISA have it.
-  unsigned short at(unsigned i, unsigned k) const {
+  Bits at(unsigned i, unsigned k) const {
     const auto field = [&](int from, int bits) { return description >> from & ((1ull << bits) - 1); };
     const unsigned long long width = 256ull >> field(62, 2), leading = field(28, 14) * 16, stride = field(42, 14) * 16;
-    const unsigned along = is_transposed ? i : k, across = is_transposed ? k : i;
-    if (!is_transposed && along * 2 >= width) __builtin_trap();
+    const unsigned along = (is_transposed ? i : k) * sizeof(Bits), across = is_transposed ? k : i;
+    if (is_transposed ? sizeof(Bits) == 1 : along >= width) __builtin_trap();
     unsigned long long place = reinterpret_cast<unsigned long long>(tw_module.shared_begin) + field(0, 28) * 16 +
-                               along * 2 / width * leading + along * 2 % width + across / 8 * stride +
-                               across % 8 * width;
+                               along / width * leading + along % width + across / 8 * stride + across % 8 * width;
     place ^= (place >> 7 & (width / 16 - 1)) << 4;
-    return *reinterpret_cast<const unsigned short*>(place + published);
+    return *reinterpret_cast<const Bits*>(place + published);
   }
 };
 inline unsigned long long tw_matrix(const void* p, int leading, int stride, int swizzle) {
@@ -327,39 +328,66 @@ inline unsigned long long tw_matrix(const void* p, int leading, int stride, int 
   return address >> 4 | static_cast<unsigned long long>(leading >> 4) << 28 |
          static_cast<unsigned long long>(stride >> 4) << 42 | static_cast<unsigned long long>(swizzle) << 62;
 }
-template <float (*element)(unsigned short), int n, bool is_a_transposed, bool is_b_transposed>
-inline void tw_multiply_group(float* c, unsigned long long a, unsigned long long b) {
+// `Sum` has room for all of a sum.
+template <class Sum, class Bits, auto of_a, auto of_b, int n, bool is_a_transposed, bool is_b_transposed, class C>
+inline void tw_multiply_group(C* c, unsigned long long a, unsigned long long b) {
   tw_module.services->multiply(
-      [](float* sums, unsigned long long a_matrix, unsigned long long b_matrix, long published) {
-        const Matrix rows = {a_matrix, is_a_transposed, published}, columns = {b_matrix, is_b_transposed, published};
+      [](void* all, unsigned long long a_matrix, unsigned long long b_matrix, long published) {
+        constexpr unsigned terms = 32 / sizeof(Bits);
+        C* sums = static_cast<C*>(all);
+        const Matrix<Bits> rows = {a_matrix, is_a_transposed, published};
+        const Matrix<Bits> columns = {b_matrix, is_b_transposed, published};
         const unsigned row = tw_module.warp % 4 * 16 + tw_module.lane / 4;
-        float x[2][16];
+        Sum x[2][terms];
         for (unsigned h = 0; h < 2; ++h)
-          for (unsigned k = 0; k < 16; ++k) x[h][k] = element(rows.at(row + 8 * h, k));
+          for (unsigned k = 0; k < terms; ++k) x[h][k] = of_a(rows.at(row + 8 * h, k));
         for (unsigned j = 0; j < n / 4; ++j) {
           const unsigned column = j / 2 * 8 + tw_module.lane % 4 * 2 + j % 2;
-          double sum[2] = {sums[j / 2 * 4 + j % 2], sums[j / 2 * 4 + 2 + j % 2]};
-          for (unsigned k = 0; k < 16; ++k) {
-            const float y = element(columns.at(column, k));
-            for (unsigned h = 0; h < 2; ++h) sum[h] += static_cast<double>(x[h][k]) * y;
+          Sum sum[2] = {sums[j / 2 * 4 + j % 2], sums[j / 2 * 4 + 2 + j % 2]};
+          for (unsigned k = 0; k < terms; ++k) {
+            const Sum y = of_b(columns.at(column, k));
+            for (unsigned h = 0; h < 2; ++h) sum[h] += x[h][k] * y;
           }
-          for (unsigned h = 0; h < 2; ++h) sums[j / 2 * 4 + 2 * h + j % 2] = static_cast<float>(sum[h]);
+          for (unsigned h = 0; h < 2; ++h) sums[j / 2 * 4 + 2 * h + j % 2] = static_cast<C>(sum[h]);
         }
       },
       c, a, b);
 }
-#define TW_WGMMA(name, n)                                                                   \
-  template <bool is_a_transposed, bool is_b_transposed>                                     \
-  inline void tw_wgmma_##name##_##n(float* c, unsigned long long a, unsigned long long b) { \
-    tw_multiply_group<tw_from_##name, n, is_a_transposed, is_b_transposed>(c, a, b);        \
+#define TW_WGMMA(name, n)                                                                                           \
+  template <bool is_a_transposed, bool is_b_transposed>                                                             \
+  inline void tw_wgmma_##name##_##n(float* c, unsigned long long a, unsigned long long b) {                         \
+    tw_multiply_group<double, unsigned short, tw_from_##name, tw_from_##name, n, is_a_transposed, is_b_transposed>( \
+        c, a, b);                                                                                                   \
   }
+#define TW_WGMMA_OF_BYTES(name, number, sum, of_a, of_b, n)                                  \
+  inline void tw_wgmma_##name##_##n(number* c, unsigned long long a, unsigned long long b) { \
+    tw_multiply_group<sum, unsigned char, of_a, of_b, n, false, false>(c, a, b);             \
+  }
+inline long long tw_of_s8(unsigned char bits) {
+  return static_cast<signed char>(bits);
+}
+inline long long tw_of_u8(unsigned char bits) {
+  return bits;
+}
 // clang-format off
+#define TW_WGMMAS_OF_BYTES(name, number, sum, of_a, of_b) \
+  TW_WGMMA_OF_BYTES(name, number, sum, of_a, of_b, 64)    \
+  TW_WGMMA_OF_BYTES(name, number, sum, of_a, of_b, 128)   \
+  TW_WGMMA_OF_BYTES(name, number, sum, of_a, of_b, 256)
 TW_WGMMA(bf16, 64) TW_WGMMA(bf16, 128) TW_WGMMA(bf16, 256)
 TW_WGMMA(f16, 64) TW_WGMMA(f16, 128) TW_WGMMA(f16, 256)
+TW_WGMMAS_OF_BYTES(s8s8, int, long long, tw_of_s8, tw_of_s8)
+TW_WGMMAS_OF_BYTES(u8s8, int, long long, tw_of_u8, tw_of_s8)
+TW_WGMMAS_OF_BYTES(s8u8, int, long long, tw_of_s8, tw_of_u8)
+TW_WGMMAS_OF_BYTES(u8u8, int, long long, tw_of_u8, tw_of_u8)
+TW_WGMMAS_OF_BYTES(e4m3e4m3, float, double, tw_decode_e4m3, tw_decode_e4m3)
+TW_WGMMAS_OF_BYTES(e4m3e5m2, float, double, tw_decode_e4m3, tw_decode_e5m2)
+TW_WGMMAS_OF_BYTES(e5m2e4m3, float, double, tw_decode_e5m2, tw_decode_e4m3)
+TW_WGMMAS_OF_BYTES(e5m2e5m2, float, double, tw_decode_e5m2, tw_decode_e5m2)
     // clang-format on
 
-    template <int count>
-    inline void tw_hold(float*) {}
+    template <int count, class C>
+    inline void tw_hold(C*) {}
 inline void tw_begin_products() {
   tw_module.services->begin_products();
 }

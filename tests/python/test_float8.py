@@ -74,6 +74,25 @@ def test_sm_89_multiplies_codes(tmp_path):
         assert sum(kernel.instructions.get("async copy", 0) > 3 for kernel in made) >= 2, made
 
 
+# A warp's product of these is two of f16 there, with conversions before them.
+def test_sm_90_multiplies_codes_by_groups_of_warps(tmp_path):
+    linear = float8_models.perceptron(1024, (512, 1024, 512))
+    large = float8_models.perceptron(4096, (512, 4096))
+    for model, least in ((linear, 2), (large, 1), (float8_models.residual(batch=8, size=56, channels=64), 2)):
+        kernels, code = kernels_of(model, "cuda:sm_90", tmp_path)
+        names = {kernel.symbol: Counter(name.partition(".")[0] for name in code[kernel.symbol]) for kernel in kernels}
+        by_groups = [kernel for kernel in kernels if names[kernel.symbol]["QGMMA"]]
+        assert len(by_groups) >= least, names
+        for kernel in kernels:
+            assert kernel.spills == 0 and kernel.stack_bytes == 0 and not kernel.instructions.get("local"), kernel
+        for kernel in by_groups:
+            own = names[kernel.symbol]
+            assert own["UTMALDG"] > 0 and not own["HMMA"] and not own["LDSM"], own
+    # Of one of the data sheet's rates, which is that of bytes.
+    (product, *_) = (kernel for kernel in kernels_of(linear, "cuda:sm_90", tmp_path)[0] if "matmul" in kernel.symbol)
+    assert product.instructions["tensor"] > 0 and product.bound == "memory", product
+
+
 def test_sm_80_computes_in_wider_types(tmp_path):
     kernels, code = kernels_of(float8_models.perceptron(), "cuda:sm_80", tmp_path)
     assert kernels and not any(name.startswith(("QMMA", "IMMA")) for names in code.values() for name in names)

@@ -20,14 +20,10 @@ struct Case {
 
 TEST(DeviceFacts, OccupancyIsTheCalculators) {
   const Case cases[] = {
-      {80, 256, 32, 0, 8, 1.0, "warps"},
-      {80, 128, 255, 0, 2, 0.125, "registers"},
-      {80, 32, 16, 0, 32, 0.5, "blocks"},
-      {90, 256, 40, 48 << 10, 4, 0.5, "shared memory"},
-      {90, 256, 64, 0, 4, 0.5, "registers"},
-      {89, 256, 40, 0, 6, 1.0, "warps"},
-      {75, 1024, 64, 0, 1, 1.0, "warps"},
-      {75, 256, 32, 20 << 10, 3, 0.75, "shared memory"},
+      {80, 256, 32, 0, 8, 1.0, "warps"},     {80, 128, 255, 0, 2, 0.125, "registers"},
+      {80, 32, 16, 0, 32, 0.5, "blocks"},    {90, 256, 40, 48 << 10, 4, 0.5, "shared memory"},
+      {90, 256, 64, 0, 4, 0.5, "registers"}, {89, 256, 40, 0, 6, 1.0, "warps"},
+      {75, 1024, 64, 0, 1, 1.0, "warps"},    {75, 256, 32, 20 << 10, 3, 0.75, "shared memory"},
   };
   for (const Case& c : cases) {
     const Occupancy held = occupancy_of(*device_facts(c.capability), c.threads, c.registers, c.shared_bytes);

@@ -37,7 +37,7 @@ inline Expr epilogue(const Expr& sum, bool gives_bytes, double factor = 1.0 / 10
   const Expr above = call(Intrinsic::maximum, {rounded, number(-128)});
   return cast(i8, call(Intrinsic::minimum, {above, number(127)}));
 }
-inline std::string call_of(DType a, DType b) {
+inline std::string name_of_product(DType a, DType b) {
   const auto name = [](DType dtype) {
     return dtype == f32        ? "tf32"
            : dtype == bf16     ? "bf16"
@@ -47,7 +47,13 @@ inline std::string call_of(DType a, DType b) {
            : dtype == i8       ? "s8"
                                : "u8";
   };
-  return std::string("  tw_mma_") + name(a) + (a.is_float() ? "" : name(b)) + "(";
+  return std::string(name(a)) + (a.is_float() ? "" : name(b));
+}
+inline std::string call_of(DType a, DType b) {
+  return "  tw_mma_" + name_of_product(a, b) + "(";
+}
+inline std::string call_of_group(DType a, DType b) {
+  return "  tw_wgmma_" + name_of_product(a, b) + "_";
 }
 // What is multiplied: of f32 in tf32.
 inline Expr factor(const Expr& element, DType dtype) {

@@ -12,6 +12,7 @@ namespace tw {
 namespace {
 
 using test::call_of;
+using test::call_of_group;
 using test::Copier;
 using test::epilogue;
 using test::expect_answer;
@@ -82,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ProductCase{1, 32, 64, 64, f8e5m2, false, false, false, f8e5m2, false, true},
                       ProductCase{1, 37, 21, 50, f8e4m3fn, false, false, false, f8e4m3fn, false, true},
                       ProductCase{2, 33, 80, 72, f8e4m3fn}, ProductCase{3, 5, 100, 50, f8e4m3fn, true, true},
-                      ProductCase{150, 64, 128, 64, f8e4m3fn, false, true, false, f8e4m3fn}));
+                      ProductCase{40, 64, 128, 64, f8e4m3fn, false, true, false, f8e4m3fn}));
 
 struct ConvolutionCase {
   const char* name;
@@ -160,8 +161,13 @@ TEST_P(ConvolutionByGroupsOfWarps, GivesTheOraclesAnswer) {
   const Schedule schedule = with_groups().decided_schedule(func, with_groups(), {{"multiplier", {1}}});
   const LoweredFunc lowered = lower(schedule.func(), with_groups(), "convolution");
   const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
-  EXPECT_EQ(test::count_of(text, GetParam().dtype == bf16 ? "  tw_wgmma_bf16_" : "  tw_wgmma_f16_"), 1) << text;
-  expect_answer(func, schedule, lowered, text, 1e-3);
+  const auto [data, filter] = std::pair(GetParam().dtype, GetParam().filter_dtype);
+  const std::string own = text.substr(text.find("extern \"C\""));
+  EXPECT_EQ(test::count_of(own, call_of_group(data, filter)) +
+                (data == filter ? 0 : test::count_of(own, call_of_group(filter, data))),
+            1)
+      << text;
+  expect_answer(func, schedule, lowered, text, tolerance(data, 1e-3));
 }
 
 const auto convolutions_of_floats =
@@ -187,28 +193,33 @@ INSTANTIATE_TEST_SUITE_P(OfTf32, ConvolutionOnTensorCores,
                                            ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, f32, false},
                                            ConvolutionCase{"in_parts", 1, 256, 16, 4, 4, 3, 1, 1, f32, true, 2}),
                          name_of_convolution);
-INSTANTIATE_TEST_SUITE_P(
-    OfBytes, ConvolutionOnTensorCores,
+const auto convolutions_of_bytes =
     ::testing::Values(ConvolutionCase{"in_blocks", 2, 32, 48, 9, 7, 3, 1, 1, u8, true, 1, i8, true},
                       ConvolutionCase{"in_pieces_of_channels", 1, 128, 16, 6, 8, 3, 1, 1, i8, true},
                       ConvolutionCase{"with_strides", 1, 48, 16, 11, 10, 3, 2, 1, u8, true, 1, i8, true},
                       ConvolutionCase{"of_points", 2, 80, 64, 5, 6, 1, 1, 0, u8, true, 1, u8},
                       ConvolutionCase{"in_blocks_in_a_number", 1, 64, 48, 9, 7, 3, 1, 1, u8, true, 1, i8, true, 130},
-                      ConvolutionCase{"row_major_in_a_number", 1, 20, 16, 9, 8, 3, 1, 1, i8, false, 1, i8, true, -3},
-                      ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, i8, false, 1, i8, true},
-                      ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, u8, false, 1, i8, true},
-                      ConvolutionCase{"in_parts", 1, 512, 16, 4, 4, 3, 1, 1, u8, true, 2, i8, true}),
-    name_of_convolution);
-
+                      ConvolutionCase{"in_parts", 1, 512, 16, 4, 4, 3, 1, 1, u8, true, 2, i8, true});
 INSTANTIATE_TEST_SUITE_P(
-    OfFloat8, ConvolutionOnTensorCores,
+    OfBytesOneByOne, ConvolutionOnTensorCores,
+    ::testing::Values(ConvolutionCase{"row_major_in_a_number", 1, 20, 16, 9, 8, 3, 1, 1, i8, false, 1, i8, true, -3},
+                      ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, i8, false, 1, i8, true},
+                      ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, u8, false, 1, i8, true}),
+    name_of_convolution);
+INSTANTIATE_TEST_SUITE_P(OfBytes, ConvolutionOnTensorCores, convolutions_of_bytes, name_of_convolution);
+INSTANTIATE_TEST_SUITE_P(OfBytes, ConvolutionByGroupsOfWarps, convolutions_of_bytes, name_of_convolution);
+
+const auto convolutions_of_float8 =
     ::testing::Values(ConvolutionCase{"in_blocks", 2, 32, 48, 9, 7, 3, 1, 1, f8e4m3fn, true},
                       ConvolutionCase{"in_pieces_of_channels", 1, 128, 16, 6, 8, 3, 1, 1, f8e5m2, true, 1, f8e4m3fn},
                       ConvolutionCase{"of_points", 2, 80, 64, 5, 6, 1, 1, 0, f8e4m3fn, true, 1, f8e5m2},
-                      ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, f8e4m3fn, false},
-                      ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, f8e5m2, false},
-                      ConvolutionCase{"in_parts", 1, 512, 16, 4, 4, 3, 1, 1, f8e4m3fn, true, 2}),
-    name_of_convolution);
+                      ConvolutionCase{"in_parts", 1, 512, 16, 4, 4, 3, 1, 1, f8e4m3fn, true, 2});
+INSTANTIATE_TEST_SUITE_P(OfFloat8OneByOne, ConvolutionOnTensorCores,
+                         ::testing::Values(ConvolutionCase{"of_an_image", 1, 3, 16, 17, 15, 7, 2, 3, f8e4m3fn, false},
+                                           ConvolutionCase{"row_major", 1, 20, 37, 13, 15, 3, 1, 1, f8e5m2, false}),
+                         name_of_convolution);
+INSTANTIATE_TEST_SUITE_P(OfFloat8, ConvolutionOnTensorCores, convolutions_of_float8, name_of_convolution);
+INSTANTIATE_TEST_SUITE_P(OfFloat8, ConvolutionByGroupsOfWarps, convolutions_of_float8, name_of_convolution);
 
 // Of few sums of many terms.
 TEST(TensorCoreParts, ProductsOfFewSumsAreMadeInParts) {
@@ -250,7 +261,7 @@ TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
   std::vector<NDArray> expected;
   for (const NDArray& array : arrays) expected.push_back(array.clone());
   interpret(func, expected);
-  const double near = tolerance(func.buffers[0]->dtype, 1e-4);
+  const double near = tolerance(func.buffers.back()->dtype, 1e-4);
   for (size_t p = 0; p < points.size(); ++p) {
     std::vector<NDArray> scheduled;
     for (size_t i = 0; i < arrays.size(); ++i)
@@ -266,6 +277,10 @@ INSTANTIATE_TEST_SUITE_P(
                                          product({1, 130, 136, 272, u8, false, false, false, i8, true, true}),
                                          product({1, 130, 136, 100, f32}), product({1, 40, 24, 512, f32, true, true}),
                                          convolution({"in_pieces_and_parts", 1, 64, 40, 6, 6, 3, 1, 1, bf16, true}))));
+
+INSTANTIATE_TEST_SUITE_P(OfFloat8, TensorCoreDecisions,
+                         ::testing::Combine(::testing::Values(&sm_89(), &with_groups()),
+                                            ::testing::Values(product({1, 130, 136, 272, f8e4m3fn, false, true}))));
 
 TEST(TensorCoreText, GroupsAreNoPartOfPtx) {
   const Target with_ptx = parse_target("cuda:sm_90+ptx");
@@ -286,15 +301,17 @@ TEST_P(TensorCoreGroups, GiveTheOraclesAnswer) {
   const LoweredFunc lowered = lowered_by_groups(GetParam());
   ASSERT_EQ(lowered.kernels.size(), 1u);
   const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
-  EXPECT_EQ(test::count_of(text.substr(text.find("extern \"C\"")), "  tw_wgmma_"), 1) << text;
-  const std::vector<NDArray> arrays = test::random_buffers(func, 5);
+  const auto& [batch, m, n, k, dtype, ta, tb, is_b_first, b_dtype, gives_bytes, is_constant] = GetParam().product;
+  EXPECT_EQ(test::count_of(text.substr(text.find("extern \"C\"")), call_of_group(dtype, b_dtype)), 1) << text;
+  const std::vector<NDArray> arrays = operands(func);
+  const double near = tolerance(GetParam().product.dtype, 1e-3);
   std::vector<NDArray> expected, by_oracle;
   for (const NDArray& array : arrays) expected.push_back(array.clone()), by_oracle.push_back(array.clone());
   interpret(func, expected);
   test::interpret_kernels(lowered, func, by_oracle, {.parameters = {}, .seed = 3});
-  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), 1e-3) << to_text(lowered.kernels[0].func);
+  EXPECT_LT(test::largest_difference(by_oracle.back(), expected.back()), near) << to_text(lowered.kernels[0].func);
   test::run_on_device(lowered, func, test::emulated_image(text), arrays);
-  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3) << text;
+  EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), near) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -310,6 +327,21 @@ INSTANTIATE_TEST_SUITE_P(
                       GroupCase{{3, 130, 128, 200, f16}, {128, 64, 64, 8, 1}, 2, Copier::own_warp, 1, 6},
                       GroupCase{
                           {2, 512, 256, 136, bf16, true, false}, {128, 256, 64, 8, 1}, 3, Copier::own_warp, 2, 4}));
+// Both operands lie along k: as boxes of a tensor, or piece by piece.
+INSTANTIATE_TEST_SUITE_P(
+    OfBytes, TensorCoreGroups,
+    ::testing::Values(
+        GroupCase{{1, 64, 64, 384, i8, false, true}, {64, 64, 64, 4, 1}, 3},
+        GroupCase{{1, 130, 70, 208, u8, false, true, false, i8, true}, {128, 64, 64, 8, 1}, 2},
+        GroupCase{{2, 64, 256, 256, u8, false, true, false, u8}, {64, 256, 64, 4, 1}, 2, Copier::all_threads},
+        GroupCase{{1, 128, 100, 100, i8, false, true, true, u8}, {128, 128, 64, 8, 1}, 1},
+        GroupCase{{1, 64, 64, 384, f8e4m3fn, false, true}, {64, 64, 64, 4, 1}, 3},
+        GroupCase{{1, 130, 70, 208, f8e5m2, false, true, false, f8e4m3fn}, {128, 64, 64, 8, 1}, 2},
+        GroupCase{{2, 64, 256, 256, f8e4m3fn, false, true, false, f8e5m2}, {64, 256, 64, 4, 1}, 2, Copier::all_threads},
+        GroupCase{{1, 128, 128, 512, f8e5m2, false, true, true, f8e5m2}, {128, 128, 64, 8, 1}, 4},
+        GroupCase{{1, 200, 250, 132, f8e4m3fn, false, true}, {128, 256, 64, 8, 1}, 1},
+        GroupCase{{1, 128, 192, 640, f8e4m3fn, false, true}, {64, 64, 64, 4, 1}, 4, Copier::own_warp, 1, 2},
+        GroupCase{{3, 130, 128, 400, u8, false, true, false, i8}, {128, 64, 64, 8, 1}, 2, Copier::own_warp, 1, 6}));
 
 // Aligned operands are copied 16 bytes at a time, to where no two rows come from the same banks.
 TEST(TensorCoreText, CopiesAreAsynchronousAndWide) {

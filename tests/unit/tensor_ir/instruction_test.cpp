@@ -107,6 +107,11 @@ TEST(TensorInstruction, TilesFragmentsAndMatricesMeanTheirLoops) {
       {"tile_copy_f16",
        "func f(C: f16[60]) -> (D: f16[100]) { for i in 0..5 { for j in 0..7 {"
        "  D[i * 20 + j] = C[i * 11 + j + 2 where i < 3 && j + 4 < 9] } } }"},
+      {"tile_copy_i8",
+       "func f(C: i8[60]) -> (D: i8[100]) { for i in 0..5 { for j in 0..7 { D[i * 20 + j] = C[i * 11 + j + 2] } } }"},
+      {"tile_copy_u8",
+       "func f(C: u8[60]) -> (D: u8[100]) { for i in 0..5 { for j in 0..7 {"
+       "  D[i * 20 + j] = C[i * 11 + j + 2 where i < 3] } } }"},
       {"tile_store_i32",
        "func f(C: i32[35]) -> (D: i32[100]) { for i in 0..5 { for j in 0..7 { D[i * 20 + j] = C[i * 7 + j] } } }"},
   };

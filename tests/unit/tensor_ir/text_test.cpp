@@ -193,7 +193,9 @@ TEST(Text, ReadsEveryIntrinsicOperatorScopeAndLoopKind) {
         "decode_e4m3(encode_e4m3(A[0, 0]))",
         "decode_e5m2(encode_e5m2(A[0, 0]))",
         "wgmma_bf16(A[0, 0], 1.0bf16, 2.0bf16)",
-        "wgmma_f16(A[0, 0], 1.0f16, 2.0f16)"}) {
+        "wgmma_f16(A[0, 0], 1.0f16, 2.0f16)",
+        "f32(wgmma_u8s8(1i32, 2u8, 3i8))",
+        "wgmma_e5m2e4m3(A[0, 0], 2u8, 3u8)"}) {
     expect_round_trip(parse_func(body(std::string("C[0, 0] = ") + value)));
   }
   for (const char* scope : syntax::scope_words) {
