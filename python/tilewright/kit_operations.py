@@ -185,6 +185,8 @@ def of_floats(dtype: str) -> Iterator[Operation]:
         yield Operation(name, f"{name}(<x>)", 1, dtype, "bool")
     if dtype == "f32":
         yield Operation("round_tf32", "round_tf32(<x>)", 1, dtype, dtype)
+        for name in ("encode_e4m3", "encode_e5m2"):
+            yield Operation(name, f"{name}(<x>)", 1, dtype, "u8")
 
 
 def of_integers(dtype: str) -> Iterator[Operation]:
@@ -201,6 +203,9 @@ def of_integers(dtype: str) -> Iterator[Operation]:
     for name in OF_INTEGERS:
         count = ARGUMENTS.get(name, 1)
         yield Operation(name, f"{name}({', '.join(('<x>', '<y>')[:count])})", count, dtype, dtype)
+    if dtype == "u8":
+        for name in ("decode_e4m3", "decode_e5m2"):
+            yield Operation(name, f"{name}(<x>)", 1, dtype, "f32")
     if dtype == "u64":
         yield Operation("philox", "philox(<x>, <y>, <z>)", 3, dtype, dtype)
 
