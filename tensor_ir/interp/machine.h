@@ -189,6 +189,9 @@ Program compile(const Func& f);  // compile.cpp
 Handler unary_handler(UnaryOp op, DType dtype);
 Handler binary_handler(BinaryOp op, DType operands);
 Handler call_handler(Intrinsic intrinsic, DType operands, DType result);
+Handler fragment_handler(Intrinsic intrinsic, DType sums);
+Handler decode_handler();
+Handler encode_handler();
 Handler cast_handler(DType from, DType to);
 Handler reduce_handler();
 Handler load_handler(DType dtype);
