@@ -131,7 +131,9 @@ class KernelEmitter : public FragmentEmitter {
     for (const Expr& extent : launch_.block) threads *= as_int(extent).value_or(0);
     if (threads > 0) {
       bounds = "__launch_bounds__(" + std::to_string(threads);
-      if (held_threads_ > 0) bounds += ", " + std::to_string(std::max<int64_t>(held_threads_ / threads, 1));
+      // The sums of groups of warps cannot be anywhere but in registers.
+      const int64_t held = multiplies_by_groups_ ? 1 : held_threads_ / threads;
+      if (held_threads_ > 0) bounds += ", " + std::to_string(std::max<int64_t>(held, 1));
       bounds += ") ";
     }
     return "\nextern \"C\" __global__ void " + bounds + kernel_.symbol + "(" + signature + ") {\n" + out_ + "}\n";
