@@ -17,6 +17,7 @@ from .lazy import lazily
 from .notes import note
 
 kit, report, summary = lazily("kit"), lazily("report"), lazily("kit_runner.summary")
+gpus_tried = lazily("gpus_tried")
 
 app = typer.Typer(name="kit", help="Try a GPU where there is no compiler, and measure it.", no_args_is_help=True)
 
@@ -100,6 +101,10 @@ def tell_read(summary: str, prediction: dict[str, Any]) -> None:
 def kit_read(
     results: Annotated[Path, typer.Argument(help="The folder that a kit's runner wrote, or its results.json.")],
     most: Annotated[int, typer.Option(help="How many cases to show that did not pass.")] = 40,
+    tried: Annotated[
+        Path | None,
+        typer.Option(help="Where all cases passed, put the GPU in this list of those tried (gpus_tried.json)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a kit gave: cases that did not pass, rates, and how predictions order kernels; status 1 if there are
@@ -113,5 +118,7 @@ def kit_read(
     except (ValueError, KeyError, TypeError):
         raise tw.Error("TW1001", f"{path} is not what a kit's runner writes") from None
     report.print_json(facts) if as_json else tell_read(summary.summary(found, most), facts["prediction"])
+    if tried is not None:
+        gpus_tried.record(found, tried)
     if facts["failed"] or not facts["is_complete"]:
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rich.table import Table
 
 import tilewright as tw
 
-from . import _core, charts, gpu_kernels, machine
+from . import _core, charts, gpu_kernels, gpus_tried, machine
 from .deploying import BOARDS
 from .executable import sizes_text
 from .html_page import write_page
@@ -61,6 +62,8 @@ def machine_facts(measure: bool) -> dict[str, Any]:
             **cuda,
             "devices": [dict(zip(("name", "capability", "bytes"), gpu, strict=True)) for gpu in cuda["devices"]],
         },
+        "gpus_tried": [asdict(row) for row in gpus_tried.read()],
+        "gpus_never_tried": gpus_tried.never_tried(machine.targets(), gpus_tried.read()),
         "emulators": {name: shutil.which(name) for name in ("qemu-aarch64", "qemu-arm")},
         "boards": [path.parent.name for path in sorted(BOARDS.glob("*/tw-run"))],
     }
@@ -89,6 +92,9 @@ def doctor(facts: dict[str, Any]) -> None:
     table.add_row("GPU", "; ".join(gpus) or cuda["device_problem"])
     if cuda["driver"]:
         table.add_row("GPU driver", cuda["driver"].removeprefix("the "))
+    for row in facts["gpus_tried"]:
+        table.add_row("GPUs tried", str(gpus_tried.Tried(**row)))
+    table.add_row("never tried", f"{' '.join(facts['gpus_never_tried'])} (tw kit makes a folder that tries one)")
     table.add_row("runtime for boards", " ".join(facts["boards"]) or "none")
     for program, path in facts["emulators"].items():
         table.add_row("emulator", path or f"{program} is not installed")

@@ -17,7 +17,7 @@ import pytest
 
 import tilewright as tw
 from conftest import ROOT, run_tw, small_network
-from tilewright import kit_operations, te
+from tilewright import gpus_tried, kit_operations, machine, te
 from tilewright.kit_case import Case, shares
 from tilewright.kit_runner import comparing
 from tilewright.kit_runner.running import Worker
@@ -90,6 +90,51 @@ def test_all_cases_pass_and_networks_are_measured(kit, tmp_path):
     facts = json.loads(run_tw("kit", "read", tmp_path / "results", "--json").stdout)
     assert facts["failed"] == [] and facts["counts"]["operation"] == {"passed": 3}
     assert facts["rates"][0]["name"] == "network-net" and facts["rates"][0]["seconds"] > 0
+
+
+def a_gpus_results(**changes):
+    cases = [{"name": "a", "kind": "operation", "status": "passed", "outputs": []}] * 3
+    device = {"name": "Some GPU", "driver": 13010}
+    facts = {"tilewright": "1", "target": "cuda:sm_89", "compiler": "", "is_complete": True, "ceilings": {}}
+    return facts | {"device": device, "cases": cases} | changes
+
+
+def test_gpus_that_ran_a_kit_are_put_down_as_tried(tmp_path):
+    known, results = tmp_path / "known.json", tmp_path / "results.json"
+    shutil.copy(gpus_tried.FILE, known)
+    results.write_text(json.dumps(a_gpus_results()))
+    for _ in range(2):  # the second time in the place of the first
+        done = run_tw("kit", "read", results, "--tried", known)
+        assert done.returncode == 0, done.stderr
+    made = gpus_tried.Tried("cuda:sm_89", "Some GPU", "for CUDA 13.1", 3)
+    assert gpus_tried.read(known) == [made, *gpus_tried.read()]
+    assert "cuda:sm_89" in gpus_tried.never_tried(["cpu", "cuda:sm_80", "cuda:sm_89"], gpus_tried.read())
+    assert gpus_tried.never_tried(["cpu", "cuda:sm_80", "cuda:sm_89"], [made]) == ["cuda:sm_80"]
+
+    failed = [*a_gpus_results()["cases"], {"name": "b", "kind": "kernel", "status": "crashed", "message": "it ended"}]
+    for changes, why in (
+        ({"cases": failed}, "1 of 4 cases did not pass"),
+        ({"is_complete": False}, "not all cases were run"),
+    ):
+        results.write_text(json.dumps(a_gpus_results(**changes)))
+        done = run_tw("kit", "read", results, "--tried", known)
+        assert done.returncode == 2 and f"Some GPU is not put down as tried: {why}" in done.stderr, done
+    assert gpus_tried.read(known) == [made, *gpus_tried.read()]
+    results.write_text(json.dumps(a_gpus_results()))
+    for text, why in (("{", "is no list of GPUs"), ('[{"a": 1}]', "is no list of GPUs")):
+        known.write_text(text)
+        done = run_tw("kit", "read", results, "--tried", known)
+        assert done.returncode == 2 and why in done.stderr, done
+    done = run_tw("kit", "read", results, "--tried", tmp_path / "none.json")
+    assert done.returncode == 2 and "none.json cannot be read" in done.stderr, done
+
+
+def test_the_doctor_says_what_no_gpu_has_run():
+    done = run_tw("doctor", "--no-measure")
+    for row in gpus_tried.read():
+        assert row.target in machine.targets() and row.passed > 0
+        assert str(row) in done.stdout, done.stdout
+    assert "never tried" in done.stdout and "cuda:sm_75" in done.stdout
 
 
 @pytest.fixture
