@@ -179,8 +179,66 @@ def separable(numbers):
     )
 
 
+def decoder(numbers):
+    """Transposed convolutions, as where maps grow again."""
+    rng = np.random.default_rng(3)
+    return model_of(
+        [
+            ("Conv", ["x", "w1"], ["b"], {"pads": [1] * 4}),
+            ("ConvTranspose", ["b", "w2", "bias"], ["c"], {"strides": [2, 2], "pads": [1] * 4}),
+            ("Relu", ["c"], ["d"]),
+            ("ConvTranspose", ["d", "w3"], ["e"], {"strides": [2, 2], "pads": [1] * 4, "output_padding": [1, 1]}),
+            ("ConvTranspose", ["e", "w4"], ["y"], {"strides": [3, 2], "group": 4}),
+        ],
+        [value("x", [1, 3, 13, 13])],
+        [value("y", [1, 8, 156, 104]), value("b", [1, 24, 13, 13])],
+        {
+            "w1": numbers(rng, 24, 3, 3, 3),
+            "w2": numbers(rng, 24, 16, 4, 4),
+            "bias": numbers(rng, 16),
+            "w3": numbers(rng, 16, 32, 3, 3),
+            "w4": numbers(rng, 32, 2, 3, 2),
+        },
+    )
+
+
+def tokens(numbers):
+    """Rows of tokens between images, as in SegFormer."""
+    rng = np.random.default_rng(4)
+    return model_of(
+        [
+            ("Conv", ["x", "w1"], ["image"], {"pads": [1] * 4}),
+            ("Reshape", ["image", "rows"], ["flat"]),
+            ("Transpose", ["flat"], ["tokens"], {"perm": [0, 2, 1]}),
+            ("LayerNormalization", ["tokens", "scale", "bias"], ["normal"]),
+            ("MatMul", ["normal", "w2"], ["wide"]),
+            ("Transpose", ["wide"], ["turned"], {"perm": [0, 2, 1]}),
+            ("Reshape", ["turned", "again"], ["maps"]),
+            ("Conv", ["maps", "w3"], ["b"], {"pads": [1] * 4, "group": 48}),
+            ("Reshape", ["b", "wide_rows"], ["flat2"]),
+            ("Transpose", ["flat2"], ["tokens2"], {"perm": [0, 2, 1]}),
+            ("Relu", ["tokens2"], ["active"]),
+            ("MatMul", ["active", "w4"], ["narrow"]),
+            ("Add", ["narrow", "tokens"], ["y"]),
+        ],
+        [value("x", [1, 3, 13, 13])],
+        [value("y", [1, 169, 32]), value("b", [1, 48, 13, 13])],
+        {
+            "w1": numbers(rng, 32, 3, 3, 3),
+            "rows": np.array([1, 32, 169]),
+            "scale": np.ones(32, np.float32),
+            "bias": numbers(rng, 32),
+            "w2": numbers(rng, 32, 48),
+            "again": np.array([1, 48, 13, 13]),
+            "w3": numbers(rng, 48, 1, 3, 3),
+            "wide_rows": np.array([1, 48, 169]),
+            "w4": numbers(rng, 48, 32),
+        },
+    )
+
+
 @pytest.mark.parametrize("precision", ["bf16", "f16", "tf32"])
-@pytest.mark.parametrize("network", [convolutional, shuffled, separable])
+@pytest.mark.parametrize("network", [convolutional, shuffled, separable, decoder, tokens])
 def test_convolutions_on_tensor_cores_agree_with_onnx_runtime(network, precision, device, tmp_path):
     def normal(rng, *shape):
         return rng.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(np.prod(shape[1:]) or 1))

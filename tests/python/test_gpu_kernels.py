@@ -149,6 +149,18 @@ def test_convolutions_are_made_by_tensor_cores(tmp_path, target, batch, precisio
         assert kernel.instructions["async copy"] > 3, kernel
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_89", "cuda:sm_90"])
+def test_transposed_convolutions_are_made_by_tensor_cores(tmp_path, target):
+    weights = {"w": np.random.default_rng(0).standard_normal((64, 64, 4, 4), np.float32) / 32}
+    nodes = [("ConvTranspose", ["x", "w"], ["t"], {"strides": [2, 2], "pads": [1] * 4}), ("Relu", ["t"], ["y"])]
+    model = model_of(nodes, [value("x", [1, 64, 28, 28])], [value("y", [1, 64, 56, 56])], weights)
+    tw.compile(tw.load(model), target=target, precision="bf16").save(tmp_path / "net.twa")
+    kernels = gpu_kernels.of_artifact(tmp_path / "net.twa")
+    assert sum(bool(kernel.instructions.get("tensor")) for kernel in kernels) == 1, kernels
+    # None of them multiplies what lies between the elements of x.
+    assert all(kernel.instructions.get("f32", 0) < 100 for kernel in kernels), kernels
+
+
 @pytest.mark.parametrize("layout", ["BFLOAT16", "FLOAT16"])
 def test_large_products_are_made_by_groups_of_warps(tmp_path, monkeypatch, layout):
     monkeypatch.setenv("TW_DUMP", os.fspath(tmp_path / "dump"))

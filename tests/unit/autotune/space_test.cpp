@@ -136,8 +136,8 @@ TEST(SpaceOfTemplates, of_gpus_offers_what_they_name) {
     for (const AskedDecision& asked : schedule.asked())
       if (asked.candidates.size() > 1) names.insert(asked.name);
   }
-  EXPECT_EQ(names, (std::set<std::string>{"k_piece", "multiplier", "parts", "row_tile", "rows_in_turn", "slices",
-                                          "stages", "thread_tile", "tile_copies", "warp_tile"}));
+  EXPECT_EQ(names, (std::set<std::string>{"copying_warp", "k_piece", "multiplier", "parts", "row_tile", "rows_in_turn",
+                                          "slices", "stages", "thread_tile", "tile_copies", "warp_tile"}));
 }
 
 // Every decision alone, with one or two of its values, and points that decide several: fewer where the oracle takes
