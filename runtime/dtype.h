@@ -3,9 +3,9 @@
 // A DType is a kind, a width in bits and a number of vector lanes.  Text forms: f32 f64 f16 bf16
 // i8 i16 i32 i64 u8 u16 u32 u64 bool, and f32x16 for a vector of sixteen f32.
 //
-// Narrow types are only stored: arrays and graphs have them, and graphs move, convert and multiply their elements; loops
-// know the bytes alone.  Text forms: i4 u4 i2 u2 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1.  Each element takes a
-// byte.
+// Narrow types are only stored: arrays and graphs have them, and graphs move, convert and multiply their elements;
+// loops know the bytes alone.  Text forms: i4 u4 i2 u2 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f4e2m1.  Each
+// element takes a byte.
 #pragma once
 
 #include <cstdint>

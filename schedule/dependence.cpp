@@ -220,9 +220,9 @@ class EqualityProof {
     }
   }
 
-  // y of the quotient and the remainder of y by b.  y // b may stand as z // bc with y = z // c: of (240·f + g) // 4 %
-  // 75 the quotient is (240·f + g) // 300; y % b may have lost multiples of b: (255·f + v) % 4 beside (255·(f % 4) + v)
-  // // 4.
+  // y of the quotient and the remainder of y by b, which may stand otherwise: y // b as z // bc with y = z // c, as
+  // (240·f + g) // 300 of y = (240·f + g) // 4 and b = 75; and y % b without multiples of b, as (255·f + v) % 4 of
+  // y = 255·(f % 4) + v and b = 4.
   Expr dividend_of(const Expr& known, const Binary& remainder) const {
     const auto* quotient = known.as<Binary>();
     if (!quotient || quotient->op != BinaryOp::floor_div) return Expr();

@@ -31,8 +31,8 @@ const Backend& backend() {
   // As on CPUs (targets/cpu/backend.cpp) but for what CUDA's compiler does itself: it unrolls, its text has functions
   // of its own for mathematics, and threads of one warp take both sides of a branch anyway.
   static const Backend gpus = {
-      .graph_passes = {"move_codes", "multiply_quantised", "split_phases", "tile_attention", "widen_at_loads", "fuse_pads", "transpose_images",
-                       "assign_layout"},
+      .graph_passes = {"move_codes", "multiply_quantised", "split_phases", "tile_attention", "widen_at_loads",
+                       "fuse_pads", "transpose_images", "assign_layout"},
       .lowering =
           {
               "lower_blocks",

@@ -8,6 +8,7 @@
 
 #include "runtime/plan/plan.h"
 #include "targets/allocations.h"
+#include "targets/cuda/device_facts.h"
 #include "targets/cuda/fragments.h"
 #include "targets/cuda/prelude.h"
 #include "targets/cuda/tile_copies.h"
@@ -20,7 +21,7 @@
 namespace tw::cuda {
 namespace {
 
-constexpr int64_t max_threads = 1024, warp_threads = 32;
+constexpr int64_t max_threads = 1024;
 
 bool is_block_axis(ThreadAxis axis) {
   return axis >= ThreadAxis::block_x && axis <= ThreadAxis::block_z;
@@ -75,14 +76,6 @@ int64_t counter_bytes(const TileCopies& tiles) {
   return counters * static_cast<int64_t>(sizeof(uint64_t));
 }
 
-// Whether threads store something in shared memory themselves.
-bool has_stores_of_threads(const Stmt& body, const TileCopies& tiles) {
-  bool found = false;
-  visit(body,
-        [&](const Store& store) { found |= store.buffer->scope == Scope::shared && !tiles.copies.count(&store); });
-  return found;
-}
-
 class KernelEmitter : public FragmentEmitter {
  public:
   // `held_threads` of a multiprocessor; 0: as many as the compiler thinks best.
@@ -104,7 +97,7 @@ class KernelEmitter : public FragmentEmitter {
     for (size_t m = 0; m < tiles_.maps.size(); ++m)
       signature += ", const __grid_constant__ tw_tensor_map " + map_name(m);
     has_bound_loops_ = has_bound_loop(kernel_.func.body);
-    const bool threads_store = has_stores_of_threads(kernel_.func.body, tiles_);
+    const bool threads_store = stores_in_shared(kernel_.func.body, tiles_);
     multiplies_by_groups_ = multiplies_asynchronously(kernel_.func.body);
     publishes_ = multiplies_by_groups_ && threads_store;
     copies_by_threads_ = tiles_.groups == 0 || threads_store;
@@ -148,9 +141,10 @@ class KernelEmitter : public FragmentEmitter {
     visit(
         s, [&](const Store& store) { (tiles_.copies.count(&store) ? copies : computes) = true; },
         [&](const Evaluate& n) {
-          const Intrinsic effect = n.call.as<Call>()->intrinsic;
-          if (effect == Intrinsic::begin_copies || effect == Intrinsic::commit_copies) copies = true;
-          if (effect == Intrinsic::wait_copies || effect == Intrinsic::wait_products) computes = true;
+          const auto* call = n.call.as<Call>();
+          if (!call) return;
+          copies |= call->intrinsic == Intrinsic::begin_copies || call->intrinsic == Intrinsic::commit_copies;
+          computes |= call->intrinsic == Intrinsic::wait_copies || call->intrinsic == Intrinsic::wait_products;
         });
     return role_ == Role::copies ? copies : computes;
   }
@@ -515,7 +509,7 @@ Launch launch_of(const Kernel& kernel) {
   if (tiles.groups > 0) launch.shared_bytes = shared + counter_bytes(tiles);
   if (tiles.versions > 0) {
     launch.block[2] = launch.block[2] + 1;
-    threads += warp_threads;
+    threads += threads_of_warp;
   }
   if (threads > max_threads) {
     throw Error(ErrorCode::lower, "kernel " + kernel.symbol + " has " + std::to_string(threads) +

@@ -96,14 +96,14 @@ struct Multiplier {
   bool is_of_group;
 };
 
-struct Product {
+struct MultiplyingInstruction {
   DType rows, columns, sum;
   std::optional<Intrinsic> of_rows, of_columns;  // what converts them (BlockAnalysis::conversions)
-  const char* instruction;
+  const char* name;
   bool is_of_float8() const { return of_rows && rows == u8; }
 };
 constexpr auto tf32 = Intrinsic::round_tf32, e4m3 = Intrinsic::decode_e4m3, e5m2 = Intrinsic::decode_e5m2;
-constexpr Product products[] = {
+constexpr MultiplyingInstruction instructions[] = {
     {bf16, bf16, f32, {}, {}, "mma_bf16"},     {f16, f16, f32, {}, {}, "mma_f16"},
     {f32, f32, f32, tf32, tf32, "mma_tf32"},   {i8, i8, i32, {}, {}, "mma_s8s8"},
     {u8, i8, i32, {}, {}, "mma_u8s8"},         {i8, u8, i32, {}, {}, "mma_s8u8"},
@@ -131,19 +131,19 @@ bool has_words(const Schedule& schedule, const BlockRef& block) {
 std::vector<Multiplier> multipliers_of(const BlockAnalysis& analysis, size_t of_rows, bool may_be_of_group,
                                        const Target& target) {
   const DType rows = analysis.reads[of_rows].buffer->dtype, columns = analysis.reads[1 - of_rows].buffer->dtype;
-  const auto* product = std::ranges::find_if(products, [&](const Product& p) {
+  const auto* own = std::ranges::find_if(instructions, [&](const MultiplyingInstruction& p) {
     return p.rows == rows && p.columns == columns && p.sum == analysis.write.buffer->dtype &&
            p.of_rows == analysis.conversions[of_rows] && p.of_columns == analysis.conversions[1 - of_rows];
   });
-  if (target.tensor_core_rate == 0 || product == std::end(products)) return {};
-  if (product->is_of_float8() && target.float8_rate == 0) return {};
+  if (target.tensor_core_rate == 0 || own == std::end(instructions)) return {};
+  if (own->is_of_float8() && target.float8_rate == 0) return {};
   constexpr int with_groups = 90;  // and no later one, so that no PTX for those has them
-  std::vector<Multiplier> found = {{product->instruction, warp_tiles, further_warp_tiles, warp_rates, false}};
-  if (product->is_of_float8() && device_facts(target.compute_capability)->converts_float8)
-    found = {{product->instruction, converted_tiles, {}, converted_rates, false}};
+  std::vector<Multiplier> found = {{own->name, warp_tiles, further_warp_tiles, warp_rates, false}};
+  if (own->is_of_float8() && device_facts(target.compute_capability)->converts_float8)
+    found = {{own->name, converted_tiles, {}, converted_rates, false}};
   if (target.compute_capability == with_groups && !target.has(ptx_feature) && rows.bytes() <= bf16.bytes() &&
       may_be_of_group)
-    found.push_back({std::string("wg") + product->instruction, group_tiles, further_group_tiles, group_rates, true});
+    found.push_back({std::string("wg") + own->name, group_tiles, further_group_tiles, group_rates, true});
   return found;
 }
 
@@ -501,8 +501,10 @@ bool schedule_product(Schedule& schedule, const BlockRef& block, bool may_be_of_
   LoopRef of_blocks = outer;
   if (are_tiles && decide_copying_warp(schedule, analysis.reads[0].buffer->dtype)) {
     schedule.annotate(ks[0], copying_warp_attribute, stages_of_k);
-    const int64_t own_tiles =
-        decide_tiles_of_block(schedule, extent_of(schedule, outer), target.threads, blocks_at_once(tile, by.rates));
+    const int64_t own_tiles = is_open(schedule, outer)
+                                  ? 1
+                                  : decide_tiles_of_block(schedule, extent_of(schedule, outer), target.threads,
+                                                          blocks_at_once(tile, by.rates));
     if (own_tiles > 1) {
       const std::vector<LoopRef> shared_out = schedule.split(outer, {own_tiles, std::nullopt});
       of_blocks = shared_out[1];

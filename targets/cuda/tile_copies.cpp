@@ -9,7 +9,6 @@
 #include "tensor_ir/arith/region.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/dimension.h"
-#include "tensor_ir/instruction.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/pipeline.h"
 #include "tensor_ir/structural.h"
@@ -63,30 +62,27 @@ class Finder {
       if (call.intrinsic == Intrinsic::wait_copies)
         found_.groups = std::max(found_.groups, as_int(call.arguments[0]).value_or(0) + 1);
     });
-    if (threads_share_nothing()) found_.versions = versions();
+    if (counters_suffice()) found_.versions = versions();
     return std::move(found_);
   }
 
  private:
-  // But what is copied as tiles and multiplied, by one statement.
-  bool threads_share_nothing() const {
+  // Threads share nothing but what is copied as tiles and multiplied, by one statement: they meet for nothing else.
+  bool counters_suffice() const {
     std::set<Buffer> read, written;
     int products = 0;
-    bool shares = false;
-    const auto of_shared = [](const Load& load) { return load.buffer->scope == Scope::shared; };
+    bool computes_with_tiles = false;
     visit(kernel_.body, [&](const Store& store) {
       if (found_.copies.count(&store)) return;
-      shares |= store.buffer->scope == Scope::shared;
       written.insert(store.buffer);
       const auto* call = store.value.as<Call>();
-      const bool is_product = call && is_asynchronous(call->intrinsic);
-      products += is_product ? 1 : 0;
-      visit(store.value, [&](const Load& load) { shares |= of_shared(load) && !is_product; });
+      if (call && is_asynchronous(call->intrinsic)) return void(++products);
+      visit(store.value, [&](const Load& load) { computes_with_tiles |= load.buffer->scope == Scope::shared; });
     });
     visit(kernel_.body, [&](const Load& load) {
       if (load.buffer->scope == Scope::global) read.insert(load.buffer);
     });
-    return !shares && products == 1 &&
+    return products == 1 && !computes_with_tiles && !stores_in_shared(kernel_.body, found_) &&
            std::none_of(written.begin(), written.end(), [&](const Buffer& buffer) { return read.count(buffer) > 0; });
   }
 
@@ -253,6 +249,13 @@ class Finder {
 
 TileCopies find_tile_copies(const Func& kernel) {
   return Finder(kernel).run();
+}
+
+bool stores_in_shared(const Stmt& body, const TileCopies& tiles) {
+  bool found = false;
+  visit(body,
+        [&](const Store& store) { found |= store.buffer->scope == Scope::shared && !tiles.copies.count(&store); });
+  return found;
 }
 
 }  // namespace tw::cuda

@@ -34,4 +34,7 @@ struct TileCopies {
 // Of a lowered kernel's body.  Error(lower): a tile is no box of its tensor.
 TileCopies find_tile_copies(const Func& kernel);
 
+// Whether threads store something in shared memory themselves.
+bool stores_in_shared(const Stmt& body, const TileCopies& tiles);
+
 }  // namespace tw::cuda

@@ -245,6 +245,7 @@ class Compiler {
         in.lanes = static_cast<int32_t>(*as_int(node.arguments[3]));
         return in.dst = reserve(node.dtype.lanes);
       }
+      case Intrinsic::prefetch:
       case Intrinsic::barrier:
       case Intrinsic::warp_barrier:
       case Intrinsic::begin_copies:

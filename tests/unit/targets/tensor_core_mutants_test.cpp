@@ -179,104 +179,99 @@ INSTANTIATE_TEST_SUITE_P(
       return name_of_mutant({std::get<1>(info.param), info.index}) + (std::get<0>(info.param) ? "_of_tiles" : "");
     });
 
-class TensorCoreTextMutant : public ::testing::TestWithParam<Mutant> {
- protected:
-  static void expect_caught(Copier copier) {
-    const LoweredFunc& lowered = long_product_by_groups(copier);
-    const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
-    const std::string changed = mutated(text, GetParam());
-    ASSERT_TRUE(changed != text) << text;
-    // In a process of its own, for a launch that fails is the last one.
-    EXPECT_EXIT(std::_Exit(is_caught_in_emulator(lowered, changed) ? 0 : 1), ::testing::ExitedWithCode(0), "")
-        << changed;
-  }
-};
+// Of the text of programs by who copies: they fail or give something else in the emulator.
+class TensorCoreTextMutant : public ::testing::TestWithParam<std::tuple<Copier, Mutant>> {};
 
 TEST_P(TensorCoreTextMutant, IsCaughtInTheEmulator) {
-  expect_caught(Copier::all_threads);
+  const auto& [copier, mutant] = GetParam();
+  const LoweredFunc& lowered = long_product_by_groups(copier);
+  const std::string text = cuda::emit_cuda(lowered.kernels, with_groups().shared_bytes);
+  const std::string changed = mutated(text, mutant);
+  ASSERT_TRUE(changed != text) << text;
+  // In a process of its own, for a launch that fails is the last one.
+  EXPECT_EXIT(std::_Exit(is_caught_in_emulator(lowered, changed) ? 0 : 1), ::testing::ExitedWithCode(0), "") << changed;
+}
+std::string name_of_text_mutant(const ::testing::TestParamInfo<std::tuple<Copier, Mutant>>& info) {
+  return name_of_mutant({std::get<Mutant>(info.param), info.index});
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, TensorCoreTextMutant,
-    ::testing::Values(Mutant{"registers are not fenced", R"(  tw_begin_products\(\);)", ""},
-                      Mutant{"products are not committed", R"(  tw_commit_products\(\);)", ""},
-                      Mutant{"products are not waited for", R"(  tw_wait_products<\d>\(\);)", "", -1},
-                      Mutant{"the last products are not waited for", R"(  tw_wait_products<0>\(\);)", ""},
-                      Mutant{"copies are not published", R"(  tw_publish_shared\(\);)", "", -1},
-                      Mutant{"copies are published by some threads", R"(  tw_publish_shared\(\);)",
-                             "if (threadIdx.z) tw_publish_shared();", -1},
-                      Mutant{"copies are published before they have landed",
-                             R"((  tw_wait_copies<1>\(\);)([^]*?)(tw_publish_shared\(\);))", "$3 $1$2"},
-                      Mutant{"pieces are exchanged as in shorter rows", R"(16, 1024, 1\))", "16, 1024, 2)", 0},
-                      Mutant{"rows are nearer than they are", R"(16, 1024, 1\))", "16, 512, 1)", 0},
-                      Mutant{"steps along k are too short", R"(k \* 2)", "k * 1", 0}),
-    name_of_mutant);
-
-class TileCopyMutant : public TensorCoreTextMutant {};
-
-TEST_P(TileCopyMutant, IsCaughtInTheEmulator) {
-  expect_caught(Copier::one_thread);
-}
+    CopiesByThreads, TensorCoreTextMutant,
+    ::testing::Combine(
+        ::testing::Values(Copier::all_threads),
+        ::testing::Values(Mutant{"registers are not fenced", R"(  tw_begin_products\(\);)", ""},
+                          Mutant{"products are not committed", R"(  tw_commit_products\(\);)", ""},
+                          Mutant{"products are not waited for", R"(  tw_wait_products<\d>\(\);)", "", -1},
+                          Mutant{"the last products are not waited for", R"(  tw_wait_products<0>\(\);)", ""},
+                          Mutant{"copies are not published", R"(  tw_publish_shared\(\);)", "", -1},
+                          Mutant{"copies are published by some threads", R"(  tw_publish_shared\(\);)",
+                                 "if (threadIdx.z) tw_publish_shared();", -1},
+                          Mutant{"copies are published before they have landed",
+                                 R"((  tw_wait_copies<1>\(\);)([^]*?)(tw_publish_shared\(\);))", "$3 $1$2"},
+                          Mutant{"pieces are exchanged as in shorter rows", R"(16, 1024, 1\))", "16, 1024, 2)", 0},
+                          Mutant{"rows are nearer than they are", R"(16, 1024, 1\))", "16, 512, 1)", 0},
+                          Mutant{"steps along k are too short", R"(k \* 2)", "k * 1", 0})),
+    name_of_text_mutant);
 
 INSTANTIATE_TEST_SUITE_P(
-    All, TileCopyMutant,
-    ::testing::Values(
-        Mutant{"counters are not set up", R"(tw_tiles\.set_up\(\);)", ";"},
-        Mutant{"one counter is not set up", R"(int i = 0; i < count; \+\+i\) tw_set_up)",
-               "int i = 1; i < count; ++i) tw_set_up"},
-        Mutant{"counters are set up while others wait",
-               R"((tw_prefetch_map\(&tw_map_1\);\n +\}\n +)__syncthreads\(\);)", "$1"},
-        Mutant{"nothing arrives", R"(if \(is_open && is_first_thread\) tw_arrive)", "if (false) tw_arrive"},
-        Mutant{"all threads arrive", R"(if \(is_open && is_first_thread\) tw_arrive)", "if (is_open) tw_arrive"},
-        Mutant{"no bytes are expected", R"(  tw_expect\(counter, bytes\);)", ""},
-        Mutant{"fewer bytes are expected", R"(tw_expect\(counter, bytes\);)", "tw_expect(counter, bytes / 2);"},
-        Mutant{"nobody waits for tiles", R"(  tw_tiles\.wait\(\);)", "", -1},
-        Mutant{"the phase before is waited for", R"(u32 parity = 0;)", "u32 parity = 1;"},
-        Mutant{"the phase never changes", R"(parity \^= 1)", "parity ^= 0"},
-        Mutant{"the phase changes with each group", R"(if \(\+\+waited == count\) waited = 0, parity)",
-               "if (++waited == count) waited = 0; parity"},
-        Mutant{"another counter is waited for", R"(begun = 0, waited = 0)", "begun = 1, waited = 0"},
-        Mutant{"one counter too few", R"(tw_tile_groups<2> tw_tiles)", "tw_tile_groups<1> tw_tiles"},
-        Mutant{"a box lies elsewhere", R"(\(int\)\(0\))", "(int)(8)", 0},
-        Mutant{"a box comes from the other operand", R"(&tw_map_1, )", "&tw_map_0, ", 0}),
-    name_of_mutant);
-
-class CopyingWarpMutant : public TensorCoreTextMutant {};
-
-TEST_P(CopyingWarpMutant, IsCaughtInTheEmulator) {
-  expect_caught(Copier::own_warp);
-}
+    CopiesOfTiles, TensorCoreTextMutant,
+    ::testing::Combine(
+        ::testing::Values(Copier::one_thread),
+        ::testing::Values(
+            Mutant{"counters are not set up", R"(tw_tiles\.set_up\(\);)", ";"},
+            Mutant{"one counter is not set up", R"(int i = 0; i < count; \+\+i\) tw_set_up)",
+                   "int i = 1; i < count; ++i) tw_set_up"},
+            Mutant{"counters are set up while others wait",
+                   R"((tw_prefetch_map\(&tw_map_1\);\n +\}\n +)__syncthreads\(\);)", "$1"},
+            Mutant{"nothing arrives", R"(if \(is_open && is_first_thread\) tw_arrive)", "if (false) tw_arrive"},
+            Mutant{"all threads arrive", R"(if \(is_open && is_first_thread\) tw_arrive)", "if (is_open) tw_arrive"},
+            Mutant{"no bytes are expected", R"(  tw_expect\(counter, bytes\);)", ""},
+            Mutant{"fewer bytes are expected", R"(tw_expect\(counter, bytes\);)", "tw_expect(counter, bytes / 2);"},
+            Mutant{"nobody waits for tiles", R"(  tw_tiles\.wait\(\);)", "", -1},
+            Mutant{"the phase before is waited for", R"(u32 parity = 0;)", "u32 parity = 1;"},
+            Mutant{"the phase never changes", R"(parity \^= 1)", "parity ^= 0"},
+            Mutant{"the phase changes with each group", R"(if \(\+\+waited == count\) waited = 0, parity)",
+                   "if (++waited == count) waited = 0; parity"},
+            Mutant{"another counter is waited for", R"(begun = 0, waited = 0)", "begun = 1, waited = 0"},
+            Mutant{"one counter too few", R"(tw_tile_groups<2> tw_tiles)", "tw_tile_groups<1> tw_tiles"},
+            Mutant{"a box lies elsewhere", R"(\(int\)\(0\))", "(int)(8)", 0},
+            Mutant{"a box comes from the other operand", R"(&tw_map_1, )", "&tw_map_0, ", 0})),
+    name_of_text_mutant);
 
 INSTANTIATE_TEST_SUITE_P(
-    All, CopyingWarpMutant,
-    ::testing::Values(
-        Mutant{"places are not waited for", R"(while \(!tw_has_ended\(counters \+ count \+ at, parity \^ 1\)\) \{\})",
-               ""},
-        Mutant{"the phase before is waited for by who copies", R"(parity \^ 1\))", "parity)"},
-        Mutant{"what comes is not waited for", R"(  tw_tiles\.wait\(\);)", "", -1},
-        Mutant{"the phase before is waited for by who computes", R"(tw_has_ended\(counters \+ at, parity\))",
-               "tw_has_ended(counters + at, parity ^ 1)"},
-        Mutant{"the phase never changes", R"(at = 0, parity \^= 1)", "at = 0"},
-        Mutant{"products are waited for after their places are free",
-               R"((tw_wait_products<1>\(\);)(\s*)(tw_tiles\.release<1>\(\);))", "$3$2$1"},
-        Mutant{"places are free before their products have ended", R"(tw_tiles\.release<1>)", "tw_tiles.release<0>"},
-        Mutant{"products are two steps behind", R"(tw_wait_products<1>)", "tw_wait_products<2>"},
-        Mutant{"the last products are not waited for", R"(tw_wait_products<0>\(\);)", ""},
-        Mutant{"uses are not counted", R"(tw_tiles\.use\(\);)", ""},
-        Mutant{"nobody says that places are free", R"(if \(tw_elect\(\)\) tw_arrive\(counters \+ count)",
-               "if (false) tw_arrive(counters + count"},
-        Mutant{"all threads say that places are free", R"(if \(tw_elect\(\)\) tw_arrive\(counters \+ count)",
-               "tw_arrive(counters + count"},
-        Mutant{"other places are said to be free", R"(tw_arrive\(counters \+ count \+ used\))",
-               "tw_arrive(counters + count + (used + 1) % count)"},
-        Mutant{"places are free when one warp has not used them", R"(tw_tiles\.set_up\(4\))", "tw_tiles.set_up(3)"},
-        Mutant{"a warp more is waited for", R"(tw_tiles\.set_up\(4\))", "tw_tiles.set_up(5)"},
-        Mutant{"a place is filled that is in use", R"(\+ 2\) % \(u32\)4)", "+ 1) % (u32)4", 0},
-        Mutant{"all threads of the warp copy", R"((tw_warp == 4\) \{\n +)if \(tw_elect\(\)\))", "$1if (true)"},
-        Mutant{"nothing arrives", R"(if \(!is_open\) return;\s+tw_arrive\(counters \+ at\);)", "if (!is_open) return;"},
-        Mutant{"no bytes are expected", R"(  tw_expect\(counter, bytes\);)", ""},
-        Mutant{"a block makes its first tile twice", R"(, \(int\)\(\(\w+ \* 64\)\)\);)", ", 0);", -1}),
-    name_of_mutant);
+    CopyingWarp, TensorCoreTextMutant,
+    ::testing::Combine(
+        ::testing::Values(Copier::own_warp),
+        ::testing::Values(
+            Mutant{"places are not waited for",
+                   R"(while \(!tw_has_ended\(counters \+ count \+ at, parity \^ 1\)\) \{\})", ""},
+            Mutant{"the phase before is waited for by who copies", R"(parity \^ 1\))", "parity)"},
+            Mutant{"what comes is not waited for", R"(  tw_tiles\.wait\(\);)", "", -1},
+            Mutant{"the phase before is waited for by who computes", R"(tw_has_ended\(counters \+ at, parity\))",
+                   "tw_has_ended(counters + at, parity ^ 1)"},
+            Mutant{"the phase never changes", R"(at = 0, parity \^= 1)", "at = 0"},
+            Mutant{"products are waited for after their places are free",
+                   R"((tw_wait_products<1>\(\);)(\s*)(tw_tiles\.release<1>\(\);))", "$3$2$1"},
+            Mutant{"places are free before their products have ended", R"(tw_tiles\.release<1>)",
+                   "tw_tiles.release<0>"},
+            Mutant{"products are two steps behind", R"(tw_wait_products<1>)", "tw_wait_products<2>"},
+            Mutant{"the last products are not waited for", R"(tw_wait_products<0>\(\);)", ""},
+            Mutant{"uses are not counted", R"(tw_tiles\.use\(\);)", ""},
+            Mutant{"nobody says that places are free", R"(if \(tw_elect\(\)\) tw_arrive\(counters \+ count)",
+                   "if (false) tw_arrive(counters + count"},
+            Mutant{"all threads say that places are free", R"(if \(tw_elect\(\)\) tw_arrive\(counters \+ count)",
+                   "tw_arrive(counters + count"},
+            Mutant{"other places are said to be free", R"(tw_arrive\(counters \+ count \+ used\))",
+                   "tw_arrive(counters + count + (used + 1) % count)"},
+            Mutant{"places are free when one warp has not used them", R"(tw_tiles\.set_up\(4\))", "tw_tiles.set_up(3)"},
+            Mutant{"a warp more is waited for", R"(tw_tiles\.set_up\(4\))", "tw_tiles.set_up(5)"},
+            Mutant{"a place is filled that is in use", R"(\+ 2\) % \(u32\)4)", "+ 1) % (u32)4", 0},
+            Mutant{"all threads of the warp copy", R"((tw_warp == 4\) \{\n +)if \(tw_elect\(\)\))", "$1if (true)"},
+            Mutant{"nothing arrives", R"(if \(!is_open\) return;\s+tw_arrive\(counters \+ at\);)",
+                   "if (!is_open) return;"},
+            Mutant{"no bytes are expected", R"(  tw_expect\(counter, bytes\);)", ""},
+            Mutant{"a block makes its first tile twice", R"(, \(int\)\(\(\w+ \* 64\)\)\);)", ", 0);", -1})),
+    name_of_text_mutant);
 
 }  // namespace
 }  // namespace tw
