@@ -257,8 +257,8 @@ bool run_block(Module& module, const Index& shape, const KernelEntry& entry, voi
   const auto has_its_bytes = [&](size_t t) {
     return threads[t].counter && ends(threads[t].counter, threads[t].parity);
   };
-  // All threads in any order up to where they wait; then those for whom others have brought bytes, and each warp by
-  // itself, as long as it waits for nobody else.
+  // All threads in any order up to where they wait; then those for whom others have brought bytes, and warps in turn, of
+  // which each goes on to where its threads wait next, as long as they wait for nobody else.
   for (size_t done = 0; done < count;) {
     std::shuffle(order.begin(), order.end(), random);
     // Products see shared memory as it is where all threads have published theirs and met.
