@@ -208,24 +208,39 @@ Graph with_products_of_tf32(const Graph& graph, const PassContext& context) {
 
 }  // namespace
 
+namespace {
+
+// By a CPU's unit for tiles, or else by its dot products, of elements of this type: so many lie in a word of f32.
+double rate_of_words(const std::vector<Intrinsic>& of_tiles, const std::vector<Intrinsic>& dots, DType element,
+                     const Target& target) {
+  const TileUnit& unit = target.tiles;
+  if (std::ranges::any_of(of_tiles, [&](Intrinsic product) { return unit.has(product); })) {
+    const int products_a_cycle = unit.row_bytes / f32.bytes() * (unit.row_bytes / element.bytes());
+    return static_cast<double>(products_a_cycle) / (target.lanes(f32) * target.fma_ports);
+  }
+  for (const Intrinsic intrinsic : dots)
+    if (const MachineInstruction* dot = target.find_instruction(intrinsic))
+      return f32.bytes() / element.bytes() / dot->cycles;  // in the place of one multiply-add
+  return 0;
+}
+
+}  // namespace
+
 double product_rate(Precision precision, const Target& target) {
   if (precision == Precision::f32) return 1;
   constexpr double of_tf32 = 0.5;  // of the rate of 16 bits, as all data sheets have it
   if (target.tensor_core_rate > 0) return (precision == Precision::tf32 ? of_tf32 : 1) * target.tensor_core_rate;
   if (precision != Precision::bf16) return 0;
-  const TileUnit& unit = target.tiles;
-  if (unit.has(Intrinsic::tile_dot_bf16)) {
-    const int products_a_cycle = unit.row_bytes / f32.bytes() * (unit.row_bytes / bf16.bytes());
-    return static_cast<double>(products_a_cycle) / (target.lanes(f32) * target.fma_ports);
-  }
-  const MachineInstruction* dot = target.find_instruction(Intrinsic::dot_bf16);
-  return dot ? 2 / dot->cycles : 0;  // of two, in the place of one multiply-add
+  return rate_of_words({Intrinsic::tile_dot_bf16}, {Intrinsic::dot_bf16}, bf16, target);
 }
 
 double code_product_rate(DType codes, const Target& target) {
   constexpr double of_integers = 2;  // twice as many are in the same registers
   if (is_float8(codes)) return target.float8_rate;
-  return codes.is_integer() && codes.bits == 8 ? of_integers * target.tensor_core_rate : 0;
+  if (!codes.is_integer() || codes.bits != 8) return 0;
+  if (target.tensor_core_rate > 0) return of_integers * target.tensor_core_rate;
+  return rate_of_words({Intrinsic::tile_dot_u8s8, Intrinsic::tile_dot_s8s8}, {Intrinsic::dot_u8s8, Intrinsic::dot_s8s8},
+                       codes, target);
 }
 
 Graph lower_precision(const Graph& graph, const PassContext& context) {

@@ -1,20 +1,23 @@
-// Products of bytes with the signs that the target's dot product takes.
+// Products of bytes with the signs that the target's dot product takes: i8 in the second operand, and in the first u8
+// (AVX512_VNNI), i8 (Armv8.2) or either.
 //
-//   y = matmul(a: i8, b: i8): i32
-//     ⇒   y = matmul(u8(i32(a) + 128), b): i32 - 128·Σ b        where u8 by i8 is all there is (AVX512_VNNI)
-//   y = matmul(a: u8, b: i8): i32
-//     ⇒   y = matmul(i8(i32(a) - 128), b): i32 + 128·Σ b        where i8 by i8 is (Armv8.2)
+//   y = matmul(a: i8, b: i8): i32   ⇒   y = matmul(u8(i32(a) + 128), b): i32 - 128·Σ b        where it is u8 by i8
+//   y = matmul(a: u8, b: i8): i32   ⇒   y = matmul(i8(i32(a) - 128), b): i32 + 128·Σ b        where it is i8 by i8
+//   y = matmul(a: u8, b: u8): i32   ⇒   y = matmul(a, i8(i32(b) - 128)): i32 + 128·Σ a
 //
-// and convolutions alike, with pads that hold what 0 becomes.  b is known, so its sums are.  i32 wraps, so the result
-// is the same to the bit.
+// and convolutions alike, with pads that hold what 0 becomes.  i32 wraps, so the result is the same to the bit.  Before
+// constants are folded: weights and their sums are known.
 #include <utility>
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/passes/code_sums.h"
 #include "relay_ir/passes/padding.h"
 
 namespace tw::relay {
 namespace {
+
+constexpr int64_t half_of_codes = 128;
 
 class Matcher {
  public:
@@ -24,54 +27,55 @@ class Matcher {
         has_s8s8_(target.find_instruction(Intrinsic::dot_s8s8)) {}
 
   Graph run() {
-    return copy_.rewrite([&](const Node& node) {
-      const int64_t shift = shift_of(node);
-      return shift ? shifted(node, shift) : no_value;
-    });
+    if (!has_u8s8_ && !has_s8s8_) return copy_.from();
+    return copy_.rewrite([&](const Node& node) { return matched(node); });
   }
 
  private:
-  // What is to be added to the elements of the first operand; 0: nothing.
-  int64_t shift_of(const Node& node) const {
+  DType dtype_of(ValueId now) { return copy_.to().values[now].type.dtype; }
+
+  ValueId matched(const Node& node) {
     const auto form = linear_of(copy_.from(), node);
-    if (!form || !node.attributes.has("result") || node.attributes.get_string("result") != "i32") return 0;
-    const Value &a = copy_.from().values[node.inputs[0]], &b = copy_.from().values[node.inputs[1]];
-    if (!b.constant || b.type.dtype != i8 || (!form->has_window && b.type.rank() != 2)) return 0;
-    if (a.type.dtype == i8 && has_u8s8_ && !has_s8s8_) return 128;
-    if (a.type.dtype == u8 && has_s8s8_ && !has_u8s8_) return -128;
-    return 0;
-  }
-
-  ValueId add(OpRef op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
-    return copy_.to().add_node(op, std::move(inputs), std::move(attributes))[0];
-  }
-
-  ValueId cast(ValueId value, DType dtype) { return add("cast", {value}, attributes_of({{"to", to_string(dtype)}})); }
-
-  ValueId constant(const std::string& name, DType dtype, const Shape& shape, const std::vector<int64_t>& values) {
-    return copy_.to().add_constant(name, int_array(values, dtype).reshape(shape));
-  }
-
-  ValueId shifted(const Node& node, int64_t shift) {
-    const DType shifted_type = shift > 0 ? u8 : i8;
-    ValueId a = copy_[node.inputs[0]];
-    a = cast(add("add", {cast(a, i32), constant("shift", i32, {}, {shift})}), shifted_type);
+    if (!form || !node.attributes.has("result") || node.attributes.get_string("result") != "i32") return no_value;
+    ValueId a = copy_[node.inputs[0]], b = copy_[node.inputs[1]];
+    const auto is_byte = [&](ValueId id) { return dtype_of(id).is_integer() && dtype_of(id).bits == 8; };
+    if (!is_byte(a) || !is_byte(b)) return no_value;
+    const bool shifts_b = dtype_of(b) == u8, shifts_a = dtype_of(a) == u8 ? !has_u8s8_ : !has_s8s8_;
+    if ((!shifts_a && !shifts_b) || (shifts_b && form->groups > 1)) return no_value;
+    CodeSums sums(copy_, node, *form);
     NodeAttributes attributes = node.attributes;
-    const NDArray& b = *copy_.from().values[node.inputs[1]].constant;
-    const Shape& shape = b.shape();
-    const Linear form = *linear_of(copy_.from(), node);
-    const auto kept = static_cast<size_t>(form.filter_axis);
-    // The sums' shape, to stand beside the result.
-    Shape beside(copy_.from().values[node.outputs[0]].type.rank() - form.result_axis, 1);
-    beside[0] = shape[kept];
-    if (attributes.has("pads")) a = padded(copy_.to(), a, attributes, constant("pad", shifted_type, {}, {shift}));
-    int64_t inner = 1;
-    for (size_t d = kept + 1; d < shape.size(); ++d) inner *= shape[d];
-    std::vector<int64_t> sums(static_cast<size_t>(shape[kept]), 0);
-    for (int64_t i = 0; i < b.size(); ++i) sums[static_cast<size_t>(i / inner % shape[kept])] += shift * b.get_int(i);
-    const ValueId product = add(*node.op, {a, copy_[node.inputs[1]]}, attributes);
-    const ValueId correction = constant("shift_sums", i32, beside, sums);
-    return copy_.add(node, "subtract", {product, correction})[0];
+    ValueId of_a = no_value, of_b = no_value;  // what is to be added
+    if (shifts_b) {
+      of_a = sums.beside(sums.of_rows(a, b), sums.number("half", half_of_codes));
+      b = shifted(node, b);
+    }
+    if (shifts_a) {
+      const int64_t shift = shift_of(a);
+      of_b = sums.of_filters(b, sums.number("shift", -shift));
+      a = shifted(node, a);
+      if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "pad", shift, dtype_of(a)));
+    }
+    ValueId y = copy_.to().add_node(*node.op, {a, b}, attributes, node.name)[0];
+    if (of_a != no_value && of_b != no_value) y = add(node, "add", {y, of_a});
+    return copy_.add(node, "add", {y, of_b != no_value ? of_b : of_a})[0];
+  }
+
+  // To the other sign.
+  int64_t shift_of(ValueId codes) { return dtype_of(codes) == u8 ? -half_of_codes : half_of_codes; }
+  ValueId shifted(const Node& node, ValueId codes) {
+    const DType other = dtype_of(codes) == u8 ? i8 : u8;
+    const ValueId shift = number(node, "shift", shift_of(codes), i32);
+    return cast(node, add(node, "add", {cast(node, codes, i32), shift}), other);
+  }
+
+  ValueId add(const Node& node, const char* op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
+    return copy_.to().add_node(op, std::move(inputs), std::move(attributes), node.name + "." + op)[0];
+  }
+  ValueId cast(const Node& node, ValueId value, DType dtype) {
+    return add(node, "cast", {value}, attributes_of({{"to", to_string(dtype)}}));
+  }
+  ValueId number(const Node& node, const std::string& what, int64_t value, DType dtype) {
+    return copy_.to().add_constant(node.name + "." + what, int_array({value}, dtype).reshape({}));
   }
 
   GraphCopy copy_;

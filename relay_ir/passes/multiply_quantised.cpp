@@ -21,6 +21,7 @@
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/passes/code_sums.h"
 #include "relay_ir/passes/padding.h"
 #include "relay_ir/passes/quantised.h"
 #include "relay_ir/pattern.h"
@@ -130,8 +131,9 @@ class Multiplier {
     if (!can_prove(terms <= Expr(std::numeric_limits<int32_t>::max() / largest_term))) return no_value;
     if (!is_centred && data->zero_point != no_value && !as_int(terms)) return no_value;
     if (is_centred) centre(node, *weights);
-    const ValueId sum = sums(node, *form, *data, *weights, terms);
-    const ValueId scale = add(node, "multiply", {reshape(node, data->scale, {}), beside(node, weights->scale, *form)});
+    const ValueId sum = sum_of_codes(node, *form, *data, *weights, terms);
+    CodeSums sums(copy_, node, *form);
+    const ValueId scale = add(node, "multiply", {reshape(node, data->scale, {}), sums.filters_beside(weights->scale)});
     return copy_.add(node, "multiply", {cast(node, sum, f32), scale})[0];
   }
 
@@ -158,7 +160,7 @@ class Multiplier {
     sums_.insert(sum);
     ValueId scale = data.scale == no_value ? no_value : reshape(node, data.scale, {});
     if (weights.scale != no_value) {
-      const ValueId own = beside(node, weights.scale, form);
+      const ValueId own = CodeSums(copy_, node, form).filters_beside(weights.scale);
       scale = scale == no_value ? own : add(node, "multiply", {scale, own});
     }
     return copy_.add(node, "multiply", {sum, scale})[0];
@@ -173,70 +175,23 @@ class Multiplier {
     weights.zero_point = no_value;
   }
 
-  ValueId sums(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights,
-               const Expr& terms) {
+  ValueId sum_of_codes(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights,
+                       const Expr& terms) {
+    CodeSums sums(copy_, node, form);
     NodeAttributes attributes = node.attributes;
     attributes.set("result", "i32");
     const ValueId zero = data.zero_point == no_value ? no_value : reshape(node, data.zero_point, {});
     ValueId x = data.codes;
     if (zero != no_value && form.has_window) x = padded(to(), x, attributes, cast(node, zero, type(x).dtype));
     ValueId sum = to().add_node(*node.op, {x, weights.codes}, attributes, node.name)[0];
-    if (zero != no_value) sum = add(node, "subtract", {sum, of_filters(node, form, weights.codes, zero)});
+    if (zero != no_value) sum = add(node, "subtract", {sum, sums.of_filters(weights.codes, zero)});
     if (weights.zero_point == no_value) return sum;
-    ValueId rows = form.has_window ? of_windows(node, data.codes, weights.codes, zero)
-                                   : reduced(node, data.codes, {form.data_axis});
+    ValueId rows = sums.of_rows(data.codes, weights.codes, zero);
     if (zero != no_value) {
-      const ValueId count = constant(node, "terms", *as_int(terms));
+      const ValueId count = sums.number("terms", *as_int(terms));
       rows = add(node, "subtract", {rows, add(node, "multiply", {zero, count})});
     }
-    return add(node, "subtract", {sum, of_rows(node, form, rows, beside(node, weights.zero_point, form))});
-  }
-
-  // Beside the result, times the zero point of the data: each filter's sum.  What is done to sums before they have
-  // another shape is done where they are made.
-  ValueId of_filters(const Node& node, const Linear& form, ValueId weights, ValueId zero) {
-    std::vector<Expr> shape = type(weights).shape;
-    std::vector<int64_t> axes;
-    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
-      if (form.has_window ? d != form.filter_axis : d == form.weight_axis) axes.push_back(d);
-    const ValueId all = add(node, "multiply", {zero, reduced(node, weights, std::move(axes))});
-    if (form.has_window) return beside(node, all, form);
-    shape.erase(shape.begin() + form.weight_axis);
-    shape.insert(shape.end() - 1, Expr(1));
-    return reshape(node, all, shape);
-  }
-
-  // …times those of the weights: each row's, or each window's.
-  ValueId of_rows(const Node& node, const Linear& form, ValueId rows, ValueId zeros) {
-    if (form.has_window) return add(node, "multiply", {rows, zeros});
-    std::vector<Expr> shape = type(rows).shape;
-    shape.emplace_back(1);
-    if (type(zeros).rank() == 0) return reshape(node, add(node, "multiply", {rows, zeros}), shape);
-    return add(node, "multiply", {reshape(node, rows, shape), zeros});
-  }
-
-  // The sums of what windows see: of the channels' sums.
-  ValueId of_windows(const Node& node, ValueId data, ValueId weights, ValueId zero) {
-    ValueId x = add(node, "reduce_sum", {cast(node, data, i32)}, attributes_of({{"axes", std::vector<int64_t>{1}}}));
-    Shape window = *static_shape(type(weights));
-    NodeAttributes attributes = node.attributes;
-    if (zero != no_value) {
-      const ValueId channels = constant(node, "channels", window[1]);
-      x = padded(to(), x, attributes, add(node, "multiply", {zero, channels}));
-    }
-    window[0] = window[1] = 1;
-    const std::vector<int64_t> ones(static_cast<size_t>(element_count(window)), 1);
-    const ValueId all = to().add_constant(node.name + ".window", int_array(ones, i32).reshape(window));
-    return to().add_node(*node.op, {x, all}, attributes, node.name + ".sums")[0];
-  }
-
-  ValueId constant(const Node& node, const std::string& what, int64_t number) {
-    return to().add_constant(node.name + "." + what, int_array({number}, i32).reshape({}));
-  }
-
-  ValueId reduced(const Node& node, ValueId codes, std::vector<int64_t> axes) {
-    return add(node, "reduce_sum", {cast(node, codes, i32)},
-               attributes_of({{"axes", std::move(axes)}, {"keepdims", int64_t{0}}}));
+    return add(node, "subtract", {sum, sums.beside(rows, sums.filters_beside(weights.zero_point))});
   }
 
   // How many terms a sum has.
@@ -256,15 +211,6 @@ class Multiplier {
     for (int d = 0; d < static_cast<int>(shape.size()); ++d)
       if (!is_const_int(shape[static_cast<size_t>(d)], 1) && d + skip != axis) return false;
     return skip >= 0;
-  }
-
-  // Of a filter each: so that it stands beside the result.
-  ValueId beside(const Node& node, ValueId parameter, const Linear& form) {
-    if (is_one(parameter)) return reshape(node, parameter, {});
-    const int rank = copy_.from().values[node.outputs[0]].type.rank() - form.result_axis;
-    std::vector<Expr> shape(static_cast<size_t>(rank), Expr(1));
-    shape[0] = simplify(product_of(type(parameter).shape));
-    return reshape(node, parameter, shape);
   }
 
   // Whether all codes less their zero points are of 8 bits and signed.
