@@ -5,8 +5,14 @@
 //   y = matmul(a: u8, b: i8): i32   ⇒   y = matmul(i8(i32(a) - 128), b): i32 + 128·Σ b        where it is i8 by i8
 //   y = matmul(a: u8, b: u8): i32   ⇒   y = matmul(a, i8(i32(b) - 128)): i32 + 128·Σ a
 //
-// and convolutions alike, with pads that hold what 0 becomes.  i32 wraps, so the result is the same to the bit.  Before
-// constants are folded: weights and their sums are known.
+// and convolutions alike, with pads that hold what 0 becomes.  i32 wraps, so the result is the same to the bit.
+//
+// It multiplies words of four neighbours along what is added up: where neither the channels nor the columns of a window
+// are a multiple of four, as in most networks' first layer, filters get zeros beside their columns or channels.
+//
+//   y = conv(x: [1, 3, 230, 230], w: [64, 3, 7, 7])   ⇒   y = conv(pad(x): [1, 3, 230, 231], pad(w): [64, 3, 7, 8])
+//
+// Before constants are folded: weights and their sums are known.
 #include <utility>
 
 #include "relay_ir/ops/common.h"
@@ -18,6 +24,7 @@ namespace tw::relay {
 namespace {
 
 constexpr int64_t half_of_codes = 128;
+constexpr int64_t word = 4;  // bytes
 
 class Matcher {
  public:
@@ -41,7 +48,8 @@ class Matcher {
     const auto is_byte = [&](ValueId id) { return dtype_of(id).is_integer() && dtype_of(id).bits == 8; };
     if (!is_byte(a) || !is_byte(b)) return no_value;
     const bool shifts_b = dtype_of(b) == u8, shifts_a = dtype_of(a) == u8 ? !has_u8s8_ : !has_s8s8_;
-    if ((!shifts_a && !shifts_b) || (shifts_b && form->groups > 1)) return no_value;
+    const auto widened = widened_axis(node, *form);
+    if ((!shifts_a && !shifts_b && !widened) || (shifts_b && form->groups > 1)) return no_value;
     CodeSums sums(copy_, node, *form);
     NodeAttributes attributes = node.attributes;
     ValueId of_a = no_value, of_b = no_value;  // what is to be added
@@ -55,9 +63,45 @@ class Matcher {
       a = shifted(node, a);
       if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "pad", shift, dtype_of(a)));
     }
+    if (widened) {
+      if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "zero", 0, dtype_of(a)));
+      a = with_zeros(node, a, widened->of_a, widened->elements),
+      b = with_zeros(node, b, widened->of_b, widened->elements);
+    }
+    if (of_a == no_value && of_b == no_value) return copy_.add(node, *node.op, {a, b}, attributes)[0];
     ValueId y = copy_.to().add_node(*node.op, {a, b}, attributes, node.name)[0];
     if (of_a != no_value && of_b != no_value) y = add(node, "add", {y, of_a});
     return copy_.add(node, "add", {y, of_b != no_value ? of_b : of_a})[0];
+  }
+
+  // An axis of both operands along which they get so many zeros, to be a whole number of words.
+  struct Widened {
+    int of_a, of_b;
+    int64_t elements;
+  };
+  std::optional<Widened> widened_axis(const Node& node, const Linear& form) const {
+    const Graph& graph = copy_.from();
+    const auto weights = static_shape(graph.values[node.inputs[1]].type);
+    if (!weights || form.groups > 1) return std::nullopt;
+    const auto missing = [](int64_t extent) { return (word - extent % word) % word; };
+    const int64_t channels = (*weights)[static_cast<size_t>(form.weight_axis)];
+    const Widened by_channels{form.data_axis, form.weight_axis, missing(channels)};
+    if (channels == 0 || by_channels.elements == 0) return std::nullopt;
+    if (!form.has_window) return by_channels;
+    const int last = static_cast<int>(weights->size()) - 1;
+    const int64_t columns = weights->back();
+    const std::vector<int64_t> dilations = node.attributes.get_ints("dilations");
+    const Widened by_columns{last, last, missing(columns)};
+    const bool are_neighbours = columns > 1 && (dilations.empty() || dilations.back() == 1);
+    if (!are_neighbours || by_channels.elements * columns < by_columns.elements * channels) return by_channels;
+    return by_columns.elements > 0 ? std::optional(by_columns) : std::nullopt;
+  }
+
+  ValueId with_zeros(const Node& node, ValueId x, int axis, int64_t elements) {
+    const auto rank = static_cast<size_t>(copy_.to().values[x].type.rank());
+    std::vector<int64_t> pads(2 * rank, 0);
+    pads[rank + static_cast<size_t>(axis)] = elements;
+    return add(node, "pad", {x, number(node, "zero", 0, dtype_of(x))}, attributes_of({{"pads", pads}}));
   }
 
   // To the other sign.

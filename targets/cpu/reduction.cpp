@@ -272,17 +272,20 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
   if (analysis.block_class != BlockClass::reduction && analysis.block_class != BlockClass::contraction) return false;
   const int lanes = compute_lanes(analysis.write.buffer->dtype, target);
   const std::vector<Var> spatial = analysis.spatial();
-  const auto is_vector = [&](const Access& read, const Var& v) {
-    const auto stride = unit_stride(read, v, analysis.iters, lanes);
+  const auto is_vector = [&](const Access& read, const Var& v, int width) {
+    const auto stride = unit_stride(read, v, analysis.iters, width);
     return (stride && *stride >= 0 && *stride <= largest_stride) || read.buffer->is_constant;
   };
+  // Vectors of small elements are as long as what is contiguous: blocks of a layout have lanes of f32.
   const auto schedule_over_results = [&](const auto& is_readable) {
-    for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
-      if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, lanes) != 1) continue;
-      const auto& reads = analysis.reads;
-      if (!std::all_of(reads.begin(), reads.end(), [&](const Access& read) { return is_readable(read, *v); })) continue;
-      schedule_over_spatial(schedule, block, *v, lanes, target);
-      return true;
+    for (int width = lanes; width >= std::min(lanes, target.lanes(f32)); width /= 2) {
+      for (auto v = spatial.rbegin(); v != spatial.rend(); ++v) {
+        if (analysis.extent(*v) < 2 || result_stride(schedule, block, *v, width) != 1) continue;
+        const auto reads_vectors = [&](const Access& read) { return is_readable(read, *v, width); };
+        if (!std::all_of(analysis.reads.begin(), analysis.reads.end(), reads_vectors)) continue;
+        schedule_over_spatial(schedule, block, *v, width, target);
+        return true;
+      }
     }
     return false;
   };
@@ -295,7 +298,8 @@ bool schedule_reduction(Schedule& schedule, const BlockRef& block, const Target&
     return true;
   }
   // What tables say to read is gathered, for several rows by one look at the tables.
-  if (schedule_over_results([&](const Access& read, const Var& v) { return is_vector(read, v) || is_looked_up(read); }))
+  if (schedule_over_results(
+          [&](const Access& read, const Var& v, int width) { return is_vector(read, v, width) || is_looked_up(read); }))
     return true;
   // Neither: results are shared out, each computed alone.
   std::vector<LoopRef> outer;

@@ -26,7 +26,9 @@ std::optional<Plan> match_words(const Schedule& schedule, const BlockRef& block,
     return true;
   };
   auto matched = match_contraction(schedule, block, analysis, lanes, has_words);
-  if (!matched) matched = match_across(schedule, block, analysis, has_words);
+  // Words of data would be put together in a pass of their own.
+  if (!matched || !is_weight(schedule, matched->read_b()))
+    if (const auto across = match_across(schedule, block, analysis, has_words)) matched = across;
   if (!matched) return std::nullopt;
   static_cast<Contraction&>(c) = *matched;
   c.is_scattered = c.reduce.size() == 1;
