@@ -150,9 +150,9 @@ def codes(rng, dtype, *shape):
 
 
 def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, fits=True, by_channel=True, constant=True,
-          residual=False, activation=None, seed=0):  # fmt: skip
+          residual=False, activation=None, shapes=None, window=None, seed=0):  # fmt: skip
     """One product of codes between DequantizeLinear and QuantizeLinear: the model, its inputs, and the codes that exact
-    arithmetic gives before they are rounded."""
+    arithmetic gives before they are rounded.  `shapes`: of data and weights; `window`: stride, pad and groups."""
     rng = np.random.default_rng(seed)
     shape, filters, axis = {
         "MatMul": ([21, 40], [40, 70], 1),
@@ -163,6 +163,7 @@ def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, fits=True, b
         "Grouped": ([2, 32, 8, 8], [32, 8, 3, 3], 0),
         "Depthwise": ([2, 32, 8, 8], [32, 1, 3, 3], 0),
     }[op]
+    shape, filters = shapes or (shape, filters)
     x, w = codes(rng, data, *shape), codes(rng, weight, *filters)
     if fits and weight == np.uint8:  # less their zero point, into signed bytes
         w = np.clip(w.astype(int), weight_zero - 128, weight_zero + 127).astype(np.uint8)
@@ -182,7 +183,7 @@ def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, fits=True, b
     real_w = wide_w * (s.reshape(spread) if by_channel else s).astype(float)
     windows = {"Conv": (2, 1, 1), "Stem": (2, 2, 1), "Grouped": (1, 1, 4), "Depthwise": (1, 1, 32)}
     if op in windows:
-        stride, pad, groups = windows[op]
+        stride, pad, groups = window or windows[op]
         given = {"strides": [stride] * 2, "pads": [pad] * 4, "group": groups}
         nodes.append(("Conv", ["xf", "wf", "b"], ["p"], given))
         real = convolved(wide_x * float(sx), real_w, stride, pad, groups)
@@ -190,7 +191,7 @@ def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, fits=True, b
         real += bias.reshape(-1, 1, 1)
     elif op == "Gemm":
         nodes.append(("Gemm", ["xf", "wf", "b"], ["p"], {"transB": 1}))
-        bias = rng.standard_normal(70).astype(F32)
+        bias = rng.standard_normal(filters[0]).astype(F32)
         real = wide_x * float(sx) @ real_w.T + bias
     else:
         nodes += [("MatMul", ["xf", "wf"], ["m"]), ("Add", ["m", "b"], ["p"])]
@@ -205,7 +206,7 @@ def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, fits=True, b
     if activation:
         nodes.append((activation, [last], ["act"]))
         last, real = "act", np.maximum(real, 0)
-    tensors |= {"b": bias, "sy": F32(real.std() / 40)}
+    tensors |= {"b": bias, "sy": F32(real.std() / 40 or 1)}
     nodes.append(("QuantizeLinear", [last, "sy", "zx"], ["y"]))
     if constant:
         tensors["w"] = w
@@ -215,6 +216,35 @@ def layer(op, data=np.uint8, zero=0, weight=np.int8, weight_zero=0, fits=True, b
     model = model_of(nodes, inputs, [value("y", real.shape, KINDS[data])], tensors)
     limits = np.iinfo(data)
     return model, feed, np.clip(real / float(tensors["sy"]) + zero, limits.min, limits.max)
+
+
+def random_layer(seed):
+    """One of any sizes: words and vectors that are whole or not, rows that are few or many."""
+    rng = np.random.default_rng(seed)
+
+    def extent(most):
+        near = [1, 2, 3, 4, 5, 8, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65]
+        return int(rng.choice([n for n in near if n <= most]) if rng.random() < 0.7 else rng.integers(1, most + 1))
+
+    op = rng.choice(["MatMul", "Gemm", "Batched", "Conv", "Conv", "Conv", "Grouped", "Depthwise"])
+    window = None
+    if op in ("MatMul", "Gemm", "Batched"):
+        m, k, n = extent(40), extent(65), extent(65)
+        shapes = {"MatMul": ([m, k], [k, n]), "Gemm": ([m, k], [n, k]), "Batched": ([3, m, k], [3, k, n])}[op]
+    else:
+        kernel = [int(rng.integers(1, 5)), int(rng.integers(1, 5))]
+        groups = {"Conv": 1, "Grouped": int(rng.integers(2, 5)), "Depthwise": extent(65)}[op]
+        channels = 1 if op == "Depthwise" else extent(33)
+        filters = groups * (1 if op == "Depthwise" else extent(33))
+        shapes = ([1, groups * channels, *(k + extent(16) for k in kernel)], [filters, channels, *kernel])
+        window = (int(rng.integers(1, 3)), int(rng.integers(0, 3)), groups)
+    data = rng.choice([np.uint8, np.int8])
+    options = {"op": op, "data": data, "constant": op != "Batched", "residual": rng.random() < 0.3, "shapes": shapes}
+    options |= {"zero": int(rng.integers(0, 100)), "by_channel": rng.random() < 0.5, "window": window}
+    options["activation"] = rng.choice([None, "Relu"])
+    if rng.random() < 0.3:
+        options |= {"weight": np.uint8, "weight_zero": int(rng.choice([128, 100])), "fits": rng.random() < 0.7}
+    return layer(**options, seed=seed)
 
 
 def convolved(x, w, stride, pad, groups):

@@ -1,0 +1,73 @@
+"""Networks of quantised data (QDQ) on CPUs: their products are products of bytes where the CPU has any."""
+
+import os
+import re
+
+import numpy as np
+import onnx
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+import quantised_models  # noqa: E402
+import tilewright as tw  # noqa: E402
+from conftest import run_tw  # noqa: E402
+from onnx_suite import read_outputs, run_folders, write_case  # noqa: E402
+from random_graphs import RUNNER  # noqa: E402
+
+# With dot products of u8 by i8, of i8 alone, of both and their products of matrices, and with none.
+TARGETS = ["cpu", "neoverse-n1", "neoverse-v1", "x86:sse4", "armv7"]
+
+
+def check(cases, target, folder):
+    """Codes are what exact arithmetic gives, rounded to the nearer one where it is not nearly halfway between two."""
+    for name, (model, feed, _) in cases.items():
+        write_case(folder / name, model, list(feed.values()))
+    done = run_folders(RUNNER, target, [folder / name for name in cases], 300)
+    for name, (_, _, exact) in cases.items():
+        assert done[str(folder / name)][0] == "ok", (name, done[str(folder / name)])
+        ours = read_outputs(folder / name / "outputs.bin")[0]
+        assert np.abs(ours - exact).max() < 0.501, (name, np.abs(ours - exact).max())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_layers_are_what_exact_arithmetic_gives(target, tmp_path):
+    cases = {name: quantised_models.layer(**options) for name, options in quantised_models.LAYERS.items()}
+    check(cases, target, tmp_path)
+    for name in cases:
+        assert len(np.unique(read_outputs(tmp_path / name / "outputs.bin")[0])) > 50, name
+
+
+@pytest.mark.parametrize("target, count", [("cpu", 150), ("neoverse-n1", 20), ("neoverse-v1", 20)])
+def test_random_layers_are_what_exact_arithmetic_gives(target, count, tmp_path):
+    check({f"layer{seed}": quantised_models.random_layer(seed) for seed in range(count)}, target, tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("options", [{}, quantised_models.SYMMETRIC], ids=["unsigned", "symmetric"])
+@pytest.mark.parametrize("network", ["residual_network", "mobile_network", "encoder"])
+def test_networks_agree_with_onnx_runtime(network, options, precision):
+    model = quantised_models.quantised(getattr(quantised_models, network)(), **options)
+    feed = np.random.default_rng(5).standard_normal(quantised_models.shape_of(model)).astype(np.float32)
+    ours = tw.compile(tw.load(model), precision=precision).run({"x": feed})["y"]
+    apart = np.abs(ours - quantised_models.unoptimised(model, feed)) / quantised_models.step_of(model)
+    # Of codes that are nearly halfway some are the other one, and what is made of them differs, too.
+    assert apart.max() < (2.5 if precision == "f32" else 6) and np.mean(apart > 0.5) < (
+        0.1 if precision == "f32" else 0.5
+    )
+
+
+@pytest.mark.parametrize("target", ["x86:avx512+avx512vnni", "neoverse-n1", "neoverse-v1"])
+@pytest.mark.parametrize("options", [{}, quantised_models.SYMMETRIC], ids=["unsigned", "symmetric"])
+@pytest.mark.parametrize(
+    "network, products, others", [("residual_network", 10, 0), ("mobile_network", 9, 2), ("encoder", 8, 0)]
+)
+def test_products_are_made_by_instructions_on_bytes(network, products, others, options, target, tmp_path):
+    """All but depthwise convolutions; those that are alike but for their weights are one kernel."""
+    onnx.save(quantised_models.quantised(getattr(quantised_models, network)(), **options), tmp_path / "q.onnx")
+    env = os.environ | {"TW_DUMP": str(tmp_path), "TW_CACHE": "off"}
+    done = run_tw("compile", tmp_path / "q.onnx", "-t", target, "-o", tmp_path / "q.twa", env=env)
+    assert done.returncode == 0, done.stderr
+    kernels = [*tmp_path.glob("k*_conv.09_tensorize_loops.tw"), *tmp_path.glob("k*_matmul.09_tensorize_loops.tw")]
+    on_bytes = [bool(re.search(r"(dot|matrix)_[us]8s8\(", path.read_text())) for path in kernels]
+    assert on_bytes.count(True) >= products and on_bytes.count(False) == others, (kernels, on_bytes)
