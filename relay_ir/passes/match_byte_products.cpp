@@ -19,23 +19,20 @@
 #include "relay_ir/pass.h"
 #include "relay_ir/passes/code_sums.h"
 #include "relay_ir/passes/padding.h"
+#include "relay_ir/passes/quantised.h"
 
 namespace tw::relay {
 namespace {
 
-constexpr int64_t half_of_codes = 128;
 constexpr int64_t word = 4;  // bytes
 
 class Matcher {
  public:
-  Matcher(const Graph& graph, const Target& target)
-      : copy_(graph),
-        has_u8s8_(target.find_instruction(Intrinsic::dot_u8s8)),
-        has_s8s8_(target.find_instruction(Intrinsic::dot_s8s8)) {}
+  Matcher(const Graph& graph, const Target& target) : copy_(graph), target_(target) {}
 
   Graph run() {
-    if (!has_u8s8_ && !has_s8s8_) return copy_.from();
-    return copy_.rewrite([&](const Node& node) { return matched(node); });
+    const bool has_dot = target_.find_instruction(Intrinsic::dot_u8s8) || target_.find_instruction(Intrinsic::dot_s8s8);
+    return has_dot ? copy_.rewrite([&](const Node& node) { return matched(node); }) : copy_.from();
   }
 
  private:
@@ -47,21 +44,22 @@ class Matcher {
     ValueId a = copy_[node.inputs[0]], b = copy_[node.inputs[1]];
     const auto is_byte = [&](ValueId id) { return dtype_of(id).is_integer() && dtype_of(id).bits == 8; };
     if (!is_byte(a) || !is_byte(b)) return no_value;
-    const bool shifts_b = dtype_of(b) == u8, shifts_a = dtype_of(a) == u8 ? !has_u8s8_ : !has_s8s8_;
+    const auto [of_a_type, of_b_type] = factors_for(dtype_of(a), dtype_of(b), target_);
+    const bool shifts_a = dtype_of(a) != of_a_type, shifts_b = dtype_of(b) != of_b_type;
     const auto widened = widened_axis(node, *form);
     if ((!shifts_a && !shifts_b && !widened) || (shifts_b && form->groups > 1)) return no_value;
     CodeSums sums(copy_, node, *form);
     NodeAttributes attributes = node.attributes;
     ValueId of_a = no_value, of_b = no_value;  // what is to be added
     if (shifts_b) {
-      of_a = sums.beside(sums.of_rows(a, b), sums.number("half", half_of_codes));
-      b = shifted(node, b);
+      of_a = sums.beside(sums.of_rows(a, b), sums.number("half", -sign_shift(of_b_type)));
+      b = with_other_sign(copy_, node, b);
     }
     if (shifts_a) {
-      const int64_t shift = shift_of(a);
+      const int64_t shift = sign_shift(of_a_type);
       of_b = sums.of_filters(b, sums.number("shift", -shift));
-      a = shifted(node, a);
-      if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "pad", shift, dtype_of(a)));
+      a = with_other_sign(copy_, node, a);
+      if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "pad", shift, of_a_type));
     }
     if (widened) {
       if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "zero", 0, dtype_of(a)));
@@ -104,26 +102,15 @@ class Matcher {
     return add(node, "pad", {x, number(node, "zero", 0, dtype_of(x))}, attributes_of({{"pads", pads}}));
   }
 
-  // To the other sign.
-  int64_t shift_of(ValueId codes) { return dtype_of(codes) == u8 ? -half_of_codes : half_of_codes; }
-  ValueId shifted(const Node& node, ValueId codes) {
-    const DType other = dtype_of(codes) == u8 ? i8 : u8;
-    const ValueId shift = number(node, "shift", shift_of(codes), i32);
-    return cast(node, add(node, "add", {cast(node, codes, i32), shift}), other);
-  }
-
   ValueId add(const Node& node, const char* op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
     return copy_.to().add_node(op, std::move(inputs), std::move(attributes), node.name + "." + op)[0];
-  }
-  ValueId cast(const Node& node, ValueId value, DType dtype) {
-    return add(node, "cast", {value}, attributes_of({{"to", to_string(dtype)}}));
   }
   ValueId number(const Node& node, const std::string& what, int64_t value, DType dtype) {
     return copy_.to().add_constant(node.name + "." + what, int_array({value}, dtype).reshape({}));
   }
 
   GraphCopy copy_;
-  const bool has_u8s8_, has_s8s8_;
+  const Target& target_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Products of quantised data as products of their codes, which tensor cores multiply.  d(x) = (x - zero point) · scale,
-// as DequantizeLinear is imported:
+// Products of quantised data as products of their codes, which tensor cores and dot products of bytes multiply.
+// d(x) = (x - zero point) · scale, as DequantizeLinear is imported:
 //
 //   y = conv(d(x), d(w))         ⇒   y = f32(conv(x, w): i32 - zero point of x · Σ w) · (scale of x · scales of w)
 //   y = matmul(d(a), d(b))       ⇒   y = f32(matmul(a, b): i32 - …) · (…)
@@ -11,8 +11,8 @@
 //
 // Data has one scale, weights one or one a filter.  Zero points of both leave the sums: Σ (a - z)(b - v) =
 // Σ a·b - z · Σ b - v · Σ a + K·z·v, of which what is known is folded.  i32 holds the sums: products of so many terms
-// that it might not are left alone.  Results differ from those in f32 by rounding only: theirs of the sum, and ours of
-// s / t and b / t.
+// that it might not are left alone.  Where dot products take codes of other signs, these are shifted by 128, and so are
+// their zero points.  Results differ from those in f32 by rounding only: theirs of the sum, and ours of s / t and b / t.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -131,6 +131,9 @@ class Multiplier {
     if (!can_prove(terms <= Expr(std::numeric_limits<int32_t>::max() / largest_term))) return no_value;
     if (!is_centred && data->zero_point != no_value && !as_int(terms)) return no_value;
     if (is_centred) centre(node, *weights);
+    const auto [of_data, of_weights] =
+        factors_for(type(data->codes).dtype, type(weights->codes).dtype, context_.target);
+    shift(node, *data, of_data), shift(node, *weights, of_weights);
     const ValueId sum = sum_of_codes(node, *form, *data, *weights, terms);
     CodeSums sums(copy_, node, *form);
     const ValueId scale = add(node, "multiply", {reshape(node, data->scale, {}), sums.filters_beside(weights->scale)});
@@ -173,6 +176,14 @@ class Multiplier {
     if (weights.zero_point != no_value || type(weights.codes).dtype.bits != 8)
       weights.codes = cast(node, weights.codes, i8);
     weights.zero_point = no_value;
+  }
+
+  // To codes of the other sign: so many above or below, as is their zero point.
+  void shift(const Node& node, Quantised& x, DType to_type) {
+    if (type(x.codes).dtype == to_type) return;
+    x.codes = with_other_sign(copy_, node, x.codes);
+    const ValueId by = CodeSums(copy_, node, {}).number("shift", sign_shift(to_type));
+    x.zero_point = x.zero_point == no_value ? by : add(node, "add", {x.zero_point, by});
   }
 
   ValueId sum_of_codes(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights,

@@ -44,4 +44,25 @@ std::pair<int64_t, int64_t> limits_of_codes(DType codes) {
   return codes.is_signed_integer() ? std::pair(-width / 2, width / 2 - 1) : std::pair(int64_t{0}, width - 1);
 }
 
+std::pair<DType, DType> factors_for(DType data, DType weights, const Target& target) {
+  const bool has_u8s8 = target.find_instruction(Intrinsic::dot_u8s8),
+             has_s8s8 = target.find_instruction(Intrinsic::dot_s8s8);
+  if (!has_u8s8 && !has_s8s8) return {data, weights};
+  return {has_u8s8 && has_s8s8 ? data : has_u8s8 ? u8 : i8, i8};
+}
+
+int64_t sign_shift(DType to_type) {
+  return limits_of_codes(to_type).first - limits_of_codes(to_type == i8 ? u8 : i8).first;
+}
+
+ValueId with_other_sign(GraphCopy& copy, const Node& node, ValueId codes) {
+  Graph& graph = copy.to();
+  const DType other = graph.values[codes].type.dtype == u8 ? i8 : u8;
+  const auto cast = [&](ValueId x, DType dtype) {
+    return graph.add_node("cast", {x}, attributes_of({{"to", to_string(dtype)}}), node.name + ".cast")[0];
+  };
+  const ValueId shift = graph.add_constant(node.name + ".shift", int_array({sign_shift(other)}, i32).reshape({}));
+  return cast(graph.add_node("add", {cast(codes, i32), shift}, {}, node.name + ".add")[0], other);
+}
+
 }  // namespace tw::relay

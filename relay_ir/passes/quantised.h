@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "relay_ir/graph.h"
+#include "targets/target.h"
 
 namespace tw::relay {
 
@@ -24,5 +25,13 @@ bool has_one_scale(const Graph& graph, const Quantised& x);
 
 // Of integers of so many bits; the least and the largest number of floats of 8 bits.
 std::pair<int64_t, int64_t> limits_of_codes(DType codes);
+
+// The types of two factors, of 8 bits, in which the target multiplies integers of these: tensor cores any, dot products
+// of CPUs i8 as the second, and as the first u8 (AVX512_VNNI), i8 (Armv8.2) or either.
+std::pair<DType, DType> factors_for(DType data, DType weights, const Target& target);
+// What is to be added to codes of the other sign: -128 where they become i8, 128 where they become u8.
+int64_t sign_shift(DType to_type);
+// u8 or i8, as the other of these.
+ValueId with_other_sign(GraphCopy& copy, const Node& node, ValueId codes);
 
 }  // namespace tw::relay
