@@ -28,7 +28,7 @@ class LayoutAssignment {
  public:
   LayoutAssignment(const Graph& graph, const Target& target)
       : graph_(graph),
-        tiles_(target.tiles),
+        target_(target),
         has_tensor_cores_(target.tensor_core_rate > 0),
         bytes_of_access_(target.vector_bits / 8),
         block_(has_tensor_cores_ ? bytes_of_access_ / of_tensor_cores(graph).bytes() : target.lanes(f32)),
@@ -74,13 +74,16 @@ class LayoutAssignment {
  private:
   Shape shape(ValueId id) const { return typical_shape(graph_.values[id].type); }
 
-  // Tiles or tensor cores multiply such elements, in words along the channels.
+  // Tiles, tensor cores or dot products multiply such elements, in words along the channels.
   bool has_words(ValueId id) const {
     const DType dtype = graph_.values[id].type.dtype;
     if (has_tensor_cores_) return dtype == bf16 || dtype == f16 || dtype == i8 || dtype == u8 || is_float8(dtype);
-    return std::any_of(tiles_.products.begin(), tiles_.products.end(), [&](Intrinsic product) {
-      return find_tensor_instruction(to_text(product))->description.buffers[0]->dtype == dtype;
-    });
+    const auto takes = [&](Intrinsic product) {
+      const TensorInstruction* instruction = find_tensor_instruction(to_text(product));
+      return instruction && instruction->description.buffers[0]->dtype == dtype;
+    };
+    return std::ranges::any_of(target_.tiles.products, takes) ||
+           std::ranges::any_of(target_.instructions, takes, &MachineInstruction::intrinsic);
   }
   // …the node's data, which may be of tf32.
   bool multiplies_words(const Node& node) const { return is_of_tf32(node) || has_words(node.inputs[0]); }
@@ -102,7 +105,7 @@ class LayoutAssignment {
     if (!has_words(id)) return block_;
     const int64_t bytes = graph_.values[id].type.dtype.bytes(), channels = shape(id)[1];
     int64_t block = block_;
-    while (block * 2 * bytes <= tiles_.row_bytes && channels % (block * 2) == 0) block *= 2;
+    while (block * 2 * bytes <= target_.tiles.row_bytes && channels % (block * 2) == 0) block *= 2;
     return block;
   }
 
@@ -280,7 +283,7 @@ class LayoutAssignment {
   }
 
   const Graph& graph_;
-  const TileUnit& tiles_;
+  const Target& target_;
   const bool has_tensor_cores_;
   const int64_t bytes_of_access_;
   const int64_t block_;     // of values that tiles do not multiply: a vector, or an access to memory that brings words
