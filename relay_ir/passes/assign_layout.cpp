@@ -85,6 +85,9 @@ class LayoutAssignment {
     return std::ranges::any_of(target_.tiles.products, takes) ||
            std::ranges::any_of(target_.instructions, takes, &MachineInstruction::intrinsic);
   }
+  bool has_whole_words(ValueId id) const {
+    return shape(id)[1] * graph_.values[id].type.dtype.bytes() % f32.bytes() == 0;
+  }
   // …the node's data, which may be of tf32.
   bool multiplies_words(const Node& node) const { return is_of_tf32(node) || has_words(node.inputs[0]); }
   static bool is_of_tf32(const Node& node) {
@@ -208,7 +211,7 @@ class LayoutAssignment {
   bool needs_blocks(const Node& node) {
     const auto form = convolution(node);
     if (form && may_take_words(node) && graph_.is_constant(node.inputs[1]) && is_blockable(node, *form) &&
-        multiplies_words(node)) {
+        multiplies_words(node) && has_whole_words(node.inputs[0])) {
       return true;
     }
     if (!is_blocked_[node.outputs[0]]) return false;

@@ -60,7 +60,7 @@ def test_networks_agree_with_onnx_runtime(network, options, precision):
 @pytest.mark.parametrize("target", ["x86:avx512+avx512vnni", "neoverse-n1", "neoverse-v1"])
 @pytest.mark.parametrize("options", [{}, quantised_models.SYMMETRIC], ids=["unsigned", "symmetric"])
 @pytest.mark.parametrize(
-    "network, products, others", [("residual_network", 10, 0), ("mobile_network", 9, 2), ("encoder", 8, 0)]
+    "network, products, others", [("residual_network", 10, 0), ("mobile_network", 8, 2), ("encoder", 8, 0)]
 )
 def test_products_are_made_by_instructions_on_bytes(network, products, others, options, target, tmp_path):
     """All but depthwise convolutions; those that are alike but for their weights are one kernel."""
