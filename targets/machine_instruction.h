@@ -24,6 +24,12 @@ struct MachineInstruction {
   double cycles = 1;
 };
 
+// Elements of a table of 256 bytes in memory, one for each byte of a vector, by permutations of registers.
+struct ByteLookup {
+  unsigned lanes = 0;  // of the vector; 0: the machine loads one element at a time
+  llvm::Value* (*emit)(llvm::IRBuilderBase& builder, llvm::Value* table, llvm::Value* codes) = nullptr;
+};
+
 // A unit that multiplies tiles: registers of rows of words, numbered from 0, whose sizes are set before they are used.
 struct TileUnit {
   int registers = 0;  // 0: the machine has none

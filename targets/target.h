@@ -72,6 +72,8 @@ struct Target {
     return nullptr;
   }
 
+  ByteLookup byte_lookup;
+
   TileUnit tiles;
 
   bool has(std::string_view feature) const { return std::ranges::find(features, feature) != features.end(); }

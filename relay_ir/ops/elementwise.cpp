@@ -1,4 +1,4 @@
-// Elementwise operators: the rows of elementwise_unary.cpp and elementwise_binary.cpp, where and cast.
+// Elementwise operators: the rows of elementwise_unary.cpp and elementwise_binary.cpp, where, lookup and cast.
 #include "relay_ir/ops/elementwise_rows.h"
 #include "relay_ir/ops/narrow.h"
 
@@ -64,6 +64,37 @@ OpDef where_op() {
   };
   op.examples = {{{tensor_type(boolean, {2, 1}), tensor_type(f32, {3}), tensor_type(f32, {2, 3})}, {}},
                  {{tensor_type(boolean, {4}), tensor_type(i64, {4}), tensor_type(i64, {})}, {}}};
+  return op;
+}
+
+constexpr int64_t codes_of_8_bits = 256;
+
+AxisUses lookup_axes(const OpCall& c) {
+  AxisUses uses = aligned_axes(c);
+  for (AxisUse& use : uses[1]) use = fixed_axis();  // the table has none of the result's axes
+  return uses;
+}
+
+OpDef lookup_op() {
+  OpDef op;
+  op.name = "lookup";
+  op.kind = OpKind::elementwise;
+  op.doc = "table[x]: what any function of 8-bit integers gives.  Those below 0 come last, as their bits have it.";
+  op.input_names = {"x", "table"};
+  op.facts = plain_facts(lookup_axes, Rounding::exact, 1);
+  op.infer = [](const OpCall& c) -> std::vector<TensorType> {
+    const TensorType &x = c.inputs[0], &table = c.inputs[1];
+    c.require(x.dtype == u8 || x.dtype == i8, "x is u8 or i8");
+    c.require(table.rank() == 1 && is_const_int(table.shape[0], codes_of_8_bits), "the table has 256 elements");
+    return {{table.dtype, x.shape}};
+  };
+  op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
+    return {te::compute("lookup", c.outputs[0].shape, in,
+                        [&](const te::Indices& i) { return in[1]({cast(i32, cast(u8, in[0](i)))}); })};
+  };
+  for (const DType codes : {u8, i8})
+    op.examples.push_back({{tensor_type(codes, {3, 5}), tensor_type(codes, {codes_of_8_bits})}, {}, {}, -128, 128});
+  op.examples.push_back({{tensor_type(u8, {7}), tensor_type(f32, {codes_of_8_bits})}, {}, {}, 0, 100});
   return op;
 }
 
@@ -160,6 +191,7 @@ std::vector<OpDef> elementwise_family() {
   for (const ElementwiseRow& row : unary_rows()) ops.push_back(elementwise_op(row));
   for (const ElementwiseRow& row : binary_rows()) ops.push_back(elementwise_op(row));
   ops.push_back(where_op());
+  ops.push_back(lookup_op());
   ops.push_back(cast_op());
   ops.push_back(bitcast_op());
   return ops;

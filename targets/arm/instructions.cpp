@@ -41,7 +41,30 @@ llvm::Value* emit_bfmlal(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::V
   return builder.CreateIntrinsic(llvm::Intrinsic::aarch64_neon_bfmlalb, {}, {upper, x, y});
 }
 
+// Each tbl has a quarter of the table: codes of others give 0.
+llvm::Value* look_up_by_tbl(llvm::IRBuilderBase& builder, llvm::Value* table, llvm::Value* codes) {
+  constexpr uint64_t registers = 4, lanes = 16;
+  llvm::Type* type = codes->getType();
+  llvm::Value* result = nullptr;
+  for (uint64_t quarter = 0; quarter < 4; ++quarter) {
+    const uint64_t first = quarter * registers * lanes;
+    std::vector<llvm::Value*> operands;
+    for (uint64_t r = 0; r < registers; ++r) {
+      llvm::Value* at = builder.CreateConstGEP1_64(builder.getInt8Ty(), table, first + r * lanes);
+      operands.push_back(builder.CreateAlignedLoad(type, at, llvm::Align(1)));
+    }
+    operands.push_back(builder.CreateSub(codes, llvm::ConstantInt::get(type, first)));
+    llvm::Value* own = builder.CreateIntrinsic(llvm::Intrinsic::aarch64_neon_tbl4, {type}, operands);
+    result = result ? builder.CreateOr(result, own) : own;
+  }
+  return result;
+}
+
 }  // namespace
+
+ByteLookup byte_lookup() {
+  return {16, look_up_by_tbl};
+}
 
 std::vector<MachineInstruction> instructions_of(const Target& target) {
   std::vector<MachineInstruction> result;

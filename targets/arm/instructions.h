@@ -1,4 +1,4 @@
-// Dot products of Armv8.2 (dotprod) and Armv8.6 (i8mm, bf16).
+// Dot products of Armv8.2 (dotprod) and Armv8.6 (i8mm, bf16), and tables.
 #pragma once
 
 #include <vector>
@@ -9,5 +9,8 @@ namespace tw::arm {
 
 // Those of a CPU with these features of LLVM's.
 std::vector<MachineInstruction> instructions_of(const Target& target);
+
+// Of AArch64.
+ByteLookup byte_lookup();
 
 }  // namespace tw::arm

@@ -69,6 +69,7 @@ Target make(const Core& core) {
   target.has_f16_conversion = true;
   target.has_f16 = target.has("fullfp16");
   target.instructions = instructions_of(target);
+  if (!is_32_bit) target.byte_lookup = byte_lookup();
   target.fma_ports = core.fma_ports, target.fma_latency = core.fma_latency, target.load_ports = core.load_ports;
   target.threads = core.threads;
   target.l1.bytes = int64_t{core.l1_kib} << 10, target.l1.ways = core.l1_ways;

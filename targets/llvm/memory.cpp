@@ -270,9 +270,33 @@ llvm::Value* KernelCodegen::load_strided(const Load& l, const Ramp& index, int64
   return from_memory(result, l.dtype);
 }
 
+// Of a table that registers hold, by bytes; null: of another one.
+llvm::Value* KernelCodegen::look_up(const Load& l) {
+  constexpr int64_t all_codes = 256;
+  const ByteLookup& lookup = target_.byte_lookup;
+  const auto* index = l.indices[0].as<Cast>();
+  const bool has_codes = index && index->value.dtype().is_vector() && index->value.dtype().element() == u8;
+  const bool is_table = l.buffer->is_constant && l.buffer->dtype.is_integer() && l.buffer->dtype.bytes() == 1 &&
+                        l.buffer->shape.size() == 1 && is_const_int(l.buffer->shape[0], all_codes);
+  if (lookup.lanes == 0 || !has_codes || !is_table) return nullptr;
+  llvm::Value *table = address(l.buffer, Expr(0)).pointer, *codes = emit(index->value);
+  const auto lanes = static_cast<unsigned>(l.dtype.lanes);
+  std::vector<llvm::Value*> parts;
+  for (unsigned first = 0; first < lanes; first += lookup.lanes) {
+    const unsigned count = std::min(lookup.lanes, lanes - first);
+    llvm::Value* own =
+        builder_.CreateShuffleVector(codes, llvm::createSequentialMask(first, count, lookup.lanes - count));
+    parts.push_back(
+        builder_.CreateShuffleVector(lookup.emit(builder_, table, own), llvm::createSequentialMask(0, count, 0)));
+  }
+  return llvm::concatenateVectors(builder_, parts);
+}
+
 llvm::Value* KernelCodegen::load_gather(const Load& l) {
   llvm::Type* type = memory_type_of(l.dtype);
   llvm::Value* mask = l.predicate.is_defined() ? splat(emit(l.predicate), l.dtype.lanes) : nullptr;
+  if (llvm::Value* found = look_up(l))
+    return mask ? builder_.CreateSelect(mask, found, llvm::Constant::getNullValue(type)) : found;
   auto* value = builder_.CreateMaskedGather(type, addresses(l.buffer, l.indices[0]), llvm::Align(l.dtype.bytes()), mask,
                                             mask ? llvm::Constant::getNullValue(type) : nullptr);
   return from_memory(value, l.dtype);

@@ -38,7 +38,24 @@ llvm::Value* emit_vpdpbusd(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm:
   return emit_dot(builder, {x86_avx512_vpdpbusd_128, x86_avx512_vpdpbusd_256, x86_avx512_vpdpbusd_512}, sum, a, b);
 }
 
+// Each vpermi2b has one half of the table, and takes the lowest seven bits of a code.
+llvm::Value* look_up_by_vpermi2b(llvm::IRBuilderBase& builder, llvm::Value* table, llvm::Value* codes) {
+  const auto quarter = [&](uint64_t bytes) {
+    llvm::Value* first = builder.CreateConstGEP1_64(builder.getInt8Ty(), table, bytes);
+    return builder.CreateAlignedLoad(codes->getType(), first, llvm::Align(1));
+  };
+  const auto permuted = [&](uint64_t half) {
+    return call(builder, llvm::Intrinsic::x86_avx512_vpermi2var_qi_512, {quarter(half), codes, quarter(half + 64)});
+  };
+  llvm::Value* is_high = builder.CreateICmpSLT(codes, llvm::Constant::getNullValue(codes->getType()));
+  return builder.CreateSelect(is_high, permuted(128), permuted(0));
+}
+
 }  // namespace
+
+ByteLookup byte_lookup_of(const Target& target) {
+  return target.has("avx512vbmi") ? ByteLookup{64, look_up_by_vpermi2b} : ByteLookup{};
+}
 
 std::vector<MachineInstruction> instructions_of(const Target& target) {
   std::vector<MachineInstruction> result;

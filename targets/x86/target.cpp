@@ -71,6 +71,7 @@ Target make(const Level& level, const std::vector<std::string>& further) {
   target.has_f16_conversion = level.has_f16_conversion;
   target.has_f16 = target.has("avx512fp16");
   target.instructions = instructions_of(target);
+  target.byte_lookup = byte_lookup_of(target);
   target.tiles = tiles_of(target);
   target.fma_ports = 2, target.fma_latency = 4, target.load_ports = 2;
   target.l2.bytes = 1 << 20, target.l3.bytes = 16 << 20;

@@ -137,6 +137,22 @@ def step_of(model):
     return float(numpy_helper.to_array(scale))
 
 
+def activation(op, data=np.uint8, zero=0, shape=(3, 70), seed=0):
+    """Codes of x · op(x), with op(x) rounded between; "Gelu" and "HardSwish" alone."""
+    rng = np.random.default_rng(seed)
+    z = np.array(zero, data)
+    tensors = {"s": F32(0.05), "z": z, "sa": F32(0.004), "za": np.array(np.iinfo(data).min, data), "sy": F32(0.03)}
+    nodes = [("DequantizeLinear", ["x", "s", "z"], ["xf"]), (op, ["xf"], ["a"])]
+    last = "a"
+    if op not in ("Gelu", "HardSwish"):
+        nodes += [("QuantizeLinear", ["a", "sa", "za"], ["aq"]), ("DequantizeLinear", ["aq", "sa", "za"], ["af"])]
+        nodes += [("Mul", ["xf", "af"], ["p"])]
+        last = "p"
+    nodes.append(("QuantizeLinear", [last, "sy", "z"], ["y"]))
+    kind = KINDS[data]
+    return model_of(nodes, [value("x", shape, kind)], [value("y", shape, kind)], tensors, 20), codes(rng, data, *shape)
+
+
 SYMMETRIC = {
     "activation_type": quantization.QuantType.QInt8,
     "per_channel": False,

@@ -71,3 +71,31 @@ def test_products_are_made_by_instructions_on_bytes(network, products, others, o
     kernels = [*tmp_path.glob("k*_conv.09_tensorize_loops.tw"), *tmp_path.glob("k*_matmul.09_tensorize_loops.tw")]
     on_bytes = [bool(re.search(r"(dot|matrix)_[us]8s8\(", path.read_text())) for path in kernels]
     assert on_bytes.count(True) >= products and on_bytes.count(False) == others, (kernels, on_bytes)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_activations_are_looked_up_as_they_are_computed(target, tmp_path):
+    cases = {
+        f"{op}-{data.__name__}-{'x'.join(map(str, shape))}": quantised_models.activation(op, data, zero, shape)
+        for op in ("Sigmoid", "Tanh", "Gelu", "HardSwish")
+        for data, zero, shape in ((np.uint8, 120, (3, 70)), (np.int8, -3, (2, 32, 5, 7)), (np.uint8, 0, (300,)))
+    }
+    for name, (model, x) in cases.items():
+        write_case(tmp_path / name, model, [x])
+    done = run_folders(RUNNER, target, [tmp_path / name for name in cases], 300)
+    for name, (model, x) in cases.items():
+        assert done[str(tmp_path / name)][0] == "ok", (name, done[str(tmp_path / name)])
+        ours = read_outputs(tmp_path / name / "outputs.bin")[0].astype(int)
+        apart = np.abs(ours - quantised_models.unoptimised(model, x).astype(int))
+        assert apart.max() <= 1 and np.mean(apart > 0) < 0.02 and len(np.unique(ours)) > 20, name
+
+
+@pytest.mark.parametrize("target, is_table", [("x86:avx512+avx512vbmi", True), ("rpi4", True), ("x86:avx512", False)])
+def test_activations_are_tables_where_bytes_are_permuted(target, is_table, tmp_path):
+    model, _ = quantised_models.activation("Sigmoid")
+    onnx.save(model, tmp_path / "a.onnx")
+    env = os.environ | {"TW_DUMP": str(tmp_path), "TW_CACHE": "off"}
+    done = run_tw("compile", tmp_path / "a.onnx", "-t", target, "-o", tmp_path / "a.twa", env=env)
+    assert done.returncode == 0, done.stderr
+    (kernel,) = tmp_path.glob("k*.00_input.tw")
+    assert ("lookup" in kernel.name) == is_table
