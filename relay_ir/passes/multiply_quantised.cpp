@@ -134,10 +134,19 @@ class Multiplier {
     const auto [of_data, of_weights] =
         factors_for(type(data->codes).dtype, type(weights->codes).dtype, context_.target);
     shift(node, *data, of_data), shift(node, *weights, of_weights);
-    const ValueId sum = sum_of_codes(node, *form, *data, *weights, terms);
-    CodeSums sums(copy_, node, *form);
-    const ValueId scale = add(node, "multiply", {reshape(node, data->scale, {}), sums.filters_beside(weights->scale)});
-    return copy_.add(node, "multiply", {cast(node, sum, f32), scale})[0];
+    const ValueId sum = cast(node, sum_of_codes(node, *form, *data, *weights, terms), f32);
+    return scaled(node, sum, scale_of(node, *form, *data, *weights));
+  }
+
+  // Of the product, beside its result; no_value: 1.
+  ValueId scale_of(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights) {
+    const ValueId of_data = data.scale == no_value ? no_value : reshape(node, data.scale, {});
+    if (weights.scale == no_value) return of_data;
+    const ValueId of_weights = CodeSums(copy_, node, form).filters_beside(weights.scale);
+    return of_data == no_value ? of_weights : add(node, "multiply", {of_data, of_weights});
+  }
+  ValueId scaled(const Node& node, ValueId sum, ValueId scale) {
+    return scale == no_value ? sum : copy_.add(node, "multiply", {sum, scale})[0];
   }
 
   // What a product multiplies: dequantised, or codes of floats as they are.
@@ -161,12 +170,7 @@ class Multiplier {
     if (data.scale == no_value && weights.scale == no_value)
       return copy_.add(node, "cast", {sum}, attributes_of({{"to", to_string(result)}}))[0];
     sums_.insert(sum);
-    ValueId scale = data.scale == no_value ? no_value : reshape(node, data.scale, {});
-    if (weights.scale != no_value) {
-      const ValueId own = CodeSums(copy_, node, form).filters_beside(weights.scale);
-      scale = scale == no_value ? own : add(node, "multiply", {scale, own});
-    }
-    return copy_.add(node, "multiply", {sum, scale})[0];
+    return scaled(node, sum, scale_of(node, form, data, weights));
   }
 
   // Without a zero point.

@@ -19,7 +19,6 @@ std::optional<Quantised> find_quantised(GraphCopy& copy, ValueId now) {
     result.codes = whole;
     return has_its_shape(whole) ? std::optional(result) : std::nullopt;
   }
-  if (!scaled) return std::nullopt;
   if (const Node* centred = copy.made_by(whole, "subtract"))
     whole = centred->inputs[0], result.zero_point = centred->inputs[1];
   const Node* first = graph.values[whole].type.dtype == i32 ? copy.made_by(whole, "cast") : nullptr;

@@ -18,6 +18,7 @@ struct Quantised {
 
 // What a value of the copy is made of, where it is dequantised:
 //   multiply(cast(subtract(cast(codes): i32, zero point)): f32, scale), or multiply(cast(codes): f32, scale) of floats
+// without what a scale of 1 or a zero point of 0 leaves out.
 std::optional<Quantised> find_quantised(GraphCopy& copy, ValueId now);
 
 // Whether scale and zero point are one number each.
