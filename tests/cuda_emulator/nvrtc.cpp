@@ -53,7 +53,8 @@ std::string entries(const std::string& text) {
       parameters.erase(0, std::min(comma + 2, parameters.size()));
     }
     const std::string body = text.substr(at, next - at);
-    const bool waits = body.find("__syncthreads") != std::string::npos || body.find("tw_mma") != std::string::npos;
+    const auto has = [&](const char* word) { return body.find(word) != std::string::npos; };
+    const bool waits = has("__syncthreads") || has("tw_mma") || has("tw_tiles");
     result += "extern \"C\" tw::cuda_emulator::KernelEntry tw_kernel_" + name + " = {[](void** a) { " + name + "(" +
               arguments + "); }, " + (waits ? "true" : "false") + ", " + std::to_string(i - maps) + ", " +
               std::to_string(maps) + "};\n";

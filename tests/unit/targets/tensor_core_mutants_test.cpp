@@ -243,6 +243,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(
         ::testing::Values(Copier::own_warp),
         ::testing::Values(
+            Mutant{"counters are set up while others wait",
+                   R"((tw_prefetch_map\(&tw_map_1\);\n +\}\n +)__syncthreads\(\);)", "$1"},
             Mutant{"places are not waited for",
                    R"(while \(!tw_has_ended\(counters \+ count \+ at, parity \^ 1\)\) \{\})", ""},
             Mutant{"the phase before is waited for by who copies", R"(parity \^ 1\))", "parity)"},
