@@ -101,6 +101,7 @@ struct OpDef {
   bool reads_number = false;      // an item
   bool is_demand = false;         // an item that has to be as it says
   bool is_on_host = false;        // a function of the host computes it
+  bool states_shapes = false;     // its attributes say which shapes its inputs have: it is not for others
   bool takes_narrow = false;      // narrow types, too: it moves elements without a look at them, or converts them
   std::vector<AttributeDef> attributes;
   std::vector<DecisionDef> decisions = {};

@@ -78,6 +78,7 @@ OpDef expression_op(std::string name, OpKind kind, AxesFunction axes) {
   op.kind = kind;
   op.input_names = {"inputs"};
   op.takes_any_number = true;
+  op.states_shapes = true;
   op.attributes = {
       {"func", std::string(), true, "a Func, as text"},
       {"parameters", Dims{}, false, "what its parameters are"},

@@ -86,7 +86,7 @@ class Flattener {
       for (size_t i = 1; i < node.inputs.size(); ++i) inputs.push_back(at(node.inputs[i]));
       return true;
     }
-    if (node.op->kind != OpKind::elementwise) return false;
+    if (node.op->kind != OpKind::elementwise || node.op->states_shapes) return false;
     const bool has_rows = std::any_of(node.inputs.begin(), node.inputs.end(),
                                       [&](ValueId id) { return id != no_value && made_.count(id); });
     if (!has_rows || node.attributes.has("axis")) return false;

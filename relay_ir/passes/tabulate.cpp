@@ -57,7 +57,7 @@ class Tabulator {
   }
 
   Function function_by(const Node& node) {
-    if (node.op->kind != OpKind::elementwise) return {};
+    if (node.op->kind != OpKind::elementwise || node.op->states_shapes) return {};
     Function result;
     for (const ValueId id : node.inputs) {
       if (id == no_value) continue;

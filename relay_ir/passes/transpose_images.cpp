@@ -92,7 +92,7 @@ class ImageTransposer {
 
   // Works on the elements of one value, beside numbers.
   bool is_on_elements(const Node& node) const {
-    return node.op->kind == OpKind::elementwise && node.outputs.size() == 1 &&
+    return node.op->kind == OpKind::elementwise && !node.op->states_shapes && node.outputs.size() == 1 &&
            std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](ValueId id) {
              return id == no_value || (graph_.is_constant(id) && graph_.values[id].type.rank() == 0);
            });

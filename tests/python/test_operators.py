@@ -53,6 +53,40 @@ def test_an_expression_is_compiled_and_fused(rows):
     assert [step["name"] for step in executable.describe()["steps"]] == ["Relu_0+swish+Exp_2"]
 
 
+def test_an_expression_keeps_the_shape_that_it_was_made_for():
+    """Where what is around it is given another one: rows of one matrix, axes of an image, tables of codes."""
+    operator, rng = tw.Operator("my", "Swish", expression=swish), np.random.default_rng(0)
+    swish_node = ("Swish", ["a"], ["b"], {"domain": "my"})
+
+    def swished(x):
+        return x / (1 + np.exp(-x))
+
+    def ran(nodes, x, y, tensors, feed):
+        model = model_of(nodes, [x], [y], tensors, 20)
+        model.opset_import.append(helper.make_opsetid("my", 1))
+        return tw.compile(tw.load(model, operators=[operator])).run({"x": feed})["y"]
+
+    x, w = rng.standard_normal((2, 3, 8)).astype(np.float32), rng.standard_normal((8, 8)).astype(np.float32)
+    nodes = [("MatMul", ["x", "w"], ["a"]), swish_node, ("MatMul", ["b", "w"], ["y"])]
+    y = ran(nodes, value("x", ["n", "s", 8]), value("y", ["n", "s", 8]), {"w": w}, x)
+    np.testing.assert_allclose(y, swished(x @ w) @ w, rtol=1e-4, atol=1e-5)
+
+    x, w = rng.standard_normal((1, 16, 6, 6)).astype(np.float32), rng.standard_normal((32, 16, 1, 1)).astype(np.float32)
+    nodes = [("Conv", ["x", "w"], ["c"]), ("Reshape", ["c", "shape"], ["a"]), swish_node]
+    nodes.append(("Transpose", ["b"], ["y"], {"perm": [0, 2, 1]}))
+    y = ran(nodes, value("x", x.shape), value("y", [1, 36, 32]), {"w": w, "shape": np.array([1, 32, 36])}, x)
+    expected = np.einsum("oc,ncp->npo", w[:, :, 0, 0], x.reshape(1, 16, 36))
+    np.testing.assert_allclose(y, swished(expected), rtol=1e-4, atol=1e-5)
+
+    x = rng.integers(0, 256, (4, 6)).astype(np.uint8)
+    nodes = [("DequantizeLinear", ["x", "s", "z"], ["a"]), swish_node, ("Sigmoid", ["b"], ["c"])]
+    nodes += [("Mul", ["b", "c"], ["d"]), ("QuantizeLinear", ["d", "s", "z"], ["y"])]
+    codes = [value(name, x.shape, TensorProto.UINT8) for name in "xy"]
+    y = ran(nodes, *codes, {"s": np.float32(0.05), "z": np.uint8(100)}, x)
+    expected = swished(swished((x.astype(float) - 100) * np.float32(0.05))) / np.float32(0.05) + 100
+    assert np.abs(y - np.clip(expected, 0, 255)).max() < 0.501
+
+
 @pytest.mark.parametrize("rows", [6, "n"], ids=["fixed", "open"])
 @pytest.mark.parametrize("target", ["cpu", "x86:sse4"])
 def test_an_expression_of_several_stages(rows, target):
