@@ -90,7 +90,7 @@ OpDef lookup_op() {
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     return {te::compute("lookup", c.outputs[0].shape, in,
-                        [&](const te::Indices& i) { return in[1]({cast(i32, cast(u8, in[0](i)))}); })};
+                        [&](const te::Indices& i) { return in[1]({cast(i64, cast(u8, in[0](i)))}); })};
   };
   for (const DType codes : {u8, i8})
     op.examples.push_back({{tensor_type(codes, {3, 5}), tensor_type(codes, {codes_of_8_bits})}, {}, {}, -128, 128});

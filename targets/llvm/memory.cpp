@@ -80,7 +80,7 @@ KernelCodegen::Address KernelCodegen::address(const Buffer& buffer, const Expr& 
 
 llvm::Value* KernelCodegen::addresses(const Buffer& buffer, const Expr& index) {
   llvm::Value* offsets = emit(index);
-  offsets = emit_cast(offsets, index.dtype(), i64.with_lanes(index.dtype().lanes));
+  if (index.dtype().element() != i64) offsets = emit_cast(offsets, index.dtype(), i64);
   return builder_.CreateGEP(memory_type_of(buffer->dtype), pointers_.at(buffer), offsets);
 }
 
