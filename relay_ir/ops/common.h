@@ -51,6 +51,9 @@ te::Indices unflatten_index(Expr flat, const std::vector<Expr>& shape);
 te::Indices reshape_index(const te::Indices& indices, const std::vector<Expr>& to, const std::vector<Expr>& from);
 bool is_same_dim(const Expr& a, const Expr& b);
 
+// Numbers that 8 bits can be.
+inline constexpr int64_t codes_of_8_bits = 256;
+
 // Examples: types from a dtype and a list of dimensions.
 TensorType tensor_type(DType dtype, const std::vector<int64_t>& dims);
 NodeAttributes attributes_of(std::initializer_list<std::pair<std::string, AttributeValue>> list);

@@ -67,8 +67,6 @@ OpDef where_op() {
   return op;
 }
 
-constexpr int64_t codes_of_8_bits = 256;
-
 AxisUses lookup_axes(const OpCall& c) {
   AxisUses uses = aligned_axes(c);
   for (AxisUse& use : uses[1]) use = fixed_axis();  // the table has none of the result's axes

@@ -4,6 +4,7 @@
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/passes/padding.h"
+#include "relay_ir/passes/quantised.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::relay {
@@ -41,10 +42,6 @@ ValueId CodeSums::filters_beside(ValueId parameter) {
   return reshape(parameter, shape);
 }
 
-ValueId CodeSums::number(const std::string& what, int64_t value) {
-  return copy_.to().add_constant(node_.name + "." + what, int_array({value}, i32).reshape({}));
-}
-
 // Of the channels' sums.
 ValueId CodeSums::of_windows(ValueId data, ValueId weights, ValueId pad) {
   ValueId x = add("reduce_sum", {add("cast", {data}, attributes_of({{"to", "i32"}}))},
@@ -53,7 +50,7 @@ ValueId CodeSums::of_windows(ValueId data, ValueId weights, ValueId pad) {
   NodeAttributes attributes = node_.attributes;
   attributes.set("result", std::string());
   if (pad != no_value) {
-    const ValueId channels = number("channels", window[1]);
+    const ValueId channels = add_number(copy_.to(), node_.name + ".channels", window[1]);
     x = padded(copy_.to(), x, attributes, add("multiply", {pad, channels}));
   }
   window[0] = window[1] = 1;

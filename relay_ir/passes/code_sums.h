@@ -25,8 +25,6 @@ class CodeSums {
   // One number, or one a filter, shaped to stand beside the result.
   ValueId filters_beside(ValueId parameter);
 
-  ValueId number(const std::string& what, int64_t value);  // i32
-
  private:
   const TensorType& type(ValueId id) const { return copy_.to().values[id].type; }
   ValueId add(const char* op, std::vector<ValueId> inputs, NodeAttributes attributes = {});

@@ -44,32 +44,32 @@ class Matcher {
     ValueId a = copy_[node.inputs[0]], b = copy_[node.inputs[1]];
     const auto is_byte = [&](ValueId id) { return dtype_of(id).is_integer() && dtype_of(id).bits == 8; };
     if (!is_byte(a) || !is_byte(b)) return no_value;
-    const auto [of_a_type, of_b_type] = factors_for(dtype_of(a), dtype_of(b), target_);
-    const bool shifts_a = dtype_of(a) != of_a_type, shifts_b = dtype_of(b) != of_b_type;
+    const auto [type_of_a, type_of_b] = factors_for(dtype_of(a), dtype_of(b), target_);
+    const bool shifts_a = dtype_of(a) != type_of_a, shifts_b = dtype_of(b) != type_of_b;
     const auto widened = widened_axis(node, *form);
     if ((!shifts_a && !shifts_b && !widened) || (shifts_b && form->groups > 1)) return no_value;
     CodeSums sums(copy_, node, *form);
     NodeAttributes attributes = node.attributes;
-    ValueId of_a = no_value, of_b = no_value;  // what is to be added
+    ValueId sums_of_a = no_value, sums_of_b = no_value;  // to be added
     if (shifts_b) {
-      of_a = sums.beside(sums.of_rows(a, b), sums.number("half", -sign_shift(of_b_type)));
+      sums_of_a = sums.beside(sums.of_rows(a, b), number(node, "half", -sign_shift(type_of_b)));
       b = with_other_sign(copy_, node, b);
     }
     if (shifts_a) {
-      const int64_t shift = sign_shift(of_a_type);
-      of_b = sums.of_filters(b, sums.number("shift", -shift));
+      const int64_t shift = sign_shift(type_of_a);
+      sums_of_b = sums.of_filters(b, number(node, "shift", -shift));
       a = with_other_sign(copy_, node, a);
-      if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "pad", shift, of_a_type));
+      if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "pad", shift, type_of_a));
     }
     if (widened) {
       if (form->has_window) a = padded(copy_.to(), a, attributes, number(node, "zero", 0, dtype_of(a)));
-      a = with_zeros(node, a, widened->of_a, widened->elements),
+      a = with_zeros(node, a, widened->of_a, widened->elements);
       b = with_zeros(node, b, widened->of_b, widened->elements);
     }
-    if (of_a == no_value && of_b == no_value) return copy_.add(node, *node.op, {a, b}, attributes)[0];
+    if (sums_of_a == no_value && sums_of_b == no_value) return copy_.add(node, *node.op, {a, b}, attributes)[0];
     ValueId y = copy_.to().add_node(*node.op, {a, b}, attributes, node.name)[0];
-    if (of_a != no_value && of_b != no_value) y = add(node, "add", {y, of_a});
-    return copy_.add(node, "add", {y, of_b != no_value ? of_b : of_a})[0];
+    if (sums_of_a != no_value && sums_of_b != no_value) y = add(node, "add", {y, sums_of_a});
+    return copy_.add(node, "add", {y, sums_of_b != no_value ? sums_of_b : sums_of_a})[0];
   }
 
   // An axis of both operands along which they get so many zeros, to be a whole number of words.
@@ -105,8 +105,8 @@ class Matcher {
   ValueId add(const Node& node, const char* op, std::vector<ValueId> inputs, NodeAttributes attributes = {}) {
     return copy_.to().add_node(op, std::move(inputs), std::move(attributes), node.name + "." + op)[0];
   }
-  ValueId number(const Node& node, const std::string& what, int64_t value, DType dtype) {
-    return copy_.to().add_constant(node.name + "." + what, int_array({value}, dtype).reshape({}));
+  ValueId number(const Node& node, const std::string& what, int64_t value, DType dtype = i32) {
+    return add_number(copy_.to(), node.name + "." + what, value, dtype);
   }
 
   GraphCopy copy_;

@@ -12,7 +12,8 @@
 // Data has one scale, weights one or one a filter.  Zero points of both leave the sums: Σ (a - z)(b - v) =
 // Σ a·b - z · Σ b - v · Σ a + K·z·v, of which what is known is folded.  i32 holds the sums: products of so many terms
 // that it might not are left alone.  Where dot products take codes of other signs, these are shifted by 128, and so are
-// their zero points.  Results differ from those in f32 by rounding only: theirs of the sum, and ours of s / t and b / t.
+// their zero points.  Results differ from those in f32 by rounding only: theirs of the sum, and ours of s / t and b /
+// t.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -186,7 +187,7 @@ class Multiplier {
   void shift(const Node& node, Quantised& x, DType to_type) {
     if (type(x.codes).dtype == to_type) return;
     x.codes = with_other_sign(copy_, node, x.codes);
-    const ValueId by = CodeSums(copy_, node, {}).number("shift", sign_shift(to_type));
+    const ValueId by = add_number(to(), node.name + ".shift", sign_shift(to_type));
     x.zero_point = x.zero_point == no_value ? by : add(node, "add", {x.zero_point, by});
   }
 
@@ -203,7 +204,7 @@ class Multiplier {
     if (weights.zero_point == no_value) return sum;
     ValueId rows = sums.of_rows(data.codes, weights.codes, zero);
     if (zero != no_value) {
-      const ValueId count = sums.number("terms", *as_int(terms));
+      const ValueId count = add_number(to(), node.name + ".terms", *as_int(terms));
       rows = add(node, "subtract", {rows, add(node, "multiply", {zero, count})});
     }
     return add(node, "subtract", {sum, sums.beside(rows, sums.filters_beside(weights.zero_point))});

@@ -43,6 +43,10 @@ std::pair<int64_t, int64_t> limits_of_codes(DType codes) {
   return codes.is_signed_integer() ? std::pair(-width / 2, width / 2 - 1) : std::pair(int64_t{0}, width - 1);
 }
 
+ValueId add_number(Graph& graph, std::string name, int64_t number, DType dtype) {
+  return graph.add_constant(std::move(name), int_array({number}, dtype).reshape({}));
+}
+
 std::pair<DType, DType> factors_for(DType data, DType weights, const Target& target) {
   const bool has_u8s8 = target.find_instruction(Intrinsic::dot_u8s8),
              has_s8s8 = target.find_instruction(Intrinsic::dot_s8s8);
@@ -60,7 +64,7 @@ ValueId with_other_sign(GraphCopy& copy, const Node& node, ValueId codes) {
   const auto cast = [&](ValueId x, DType dtype) {
     return graph.add_node("cast", {x}, attributes_of({{"to", to_string(dtype)}}), node.name + ".cast")[0];
   };
-  const ValueId shift = graph.add_constant(node.name + ".shift", int_array({sign_shift(other)}, i32).reshape({}));
+  const ValueId shift = add_number(graph, node.name + ".shift", sign_shift(other));
   return cast(graph.add_node("add", {cast(codes, i32), shift}, {}, node.name + ".add")[0], other);
 }
 

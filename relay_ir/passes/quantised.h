@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "relay_ir/graph.h"
@@ -26,6 +27,9 @@ bool has_one_scale(const Graph& graph, const Quantised& x);
 
 // Of integers of so many bits; the least and the largest number of floats of 8 bits.
 std::pair<int64_t, int64_t> limits_of_codes(DType codes);
+
+// A constant of one number, of rank 0.
+ValueId add_number(Graph& graph, std::string name, int64_t number, DType dtype = i32);
 
 // The types of two factors, of 8 bits, in which the target multiplies integers of these: tensor cores any, dot products
 // of CPUs i8 as the second, and as the first u8 (AVX512_VNNI), i8 (Armv8.2) or either.

@@ -11,7 +11,6 @@
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
-#include "relay_ir/passes/quantised.h"
 #include "relay_ir/pattern.h"
 
 namespace tw::relay {
@@ -27,7 +26,11 @@ bool is_code(DType dtype) {
 class Tabulator {
  public:
   Tabulator(const Graph& graph, const PassContext& context)
-      : context_(context), copy_(graph), functions_(graph.values.size()), on_all_(graph.values.size(), no_value) {}
+      : context_(context),
+        uses_(graph),
+        copy_(graph),
+        functions_(graph.values.size()),
+        on_all_(graph.values.size(), no_value) {}
 
   Graph run() {
     return copy_.rewrite([&](const Node& node) {
@@ -44,7 +47,7 @@ class Tabulator {
   // Of the elements of one value of codes.
   struct Function {
     ValueId codes = no_value;
-    int operators = 0;
+    int operators = 0;  // at most fewest_operators; those of a value that is read twice count twice
   };
 
   const Graph& from() const { return copy_.from(); }
@@ -67,11 +70,10 @@ class Tabulator {
       }
       const Function own = function_of(id);
       if (own.codes == no_value || (result.codes != no_value && result.codes != own.codes)) return {};
-      result = {own.codes, result.operators + own.operators};
+      result = {own.codes, std::min(result.operators + own.operators, fewest_operators)};
     }
     const bool has_its_shape =
         result.codes != no_value && is_same_shape(type(result.codes).shape, type(node.outputs[0]).shape);
-    producer_[node.outputs[0]] = &node;
     ++result.operators;
     return has_its_shape ? result : Function{};
   }
@@ -87,24 +89,21 @@ class Tabulator {
       return on_all_[id] = to.add_constant(from().values[id].name + ".number", std::move(one));
     }
     if (functions_[id].codes == no_value) {
-      std::vector<int64_t> codes(256);
+      std::vector<int64_t> codes(codes_of_8_bits);
       std::iota(codes.begin(), codes.end(), 0);
-      const int64_t above = limits_of_codes(type(id).dtype).second;
-      for (int64_t& code : codes)
-        if (code > above) code -= static_cast<int64_t>(codes.size());
       return on_all_[id] = to.add_constant(from().values[id].name + ".all", int_array(codes, type(id).dtype));
     }
-    const Node& node = *producer_.at(id);
+    const Node& node = from().nodes[static_cast<size_t>(uses_.producer[id])];
     std::vector<ValueId> inputs;
     for (const ValueId in : node.inputs) inputs.push_back(in == no_value ? no_value : on_all(in));
     return on_all_[id] = to.add_node(*node.op, inputs, node.attributes, node.name + ".table")[0];
   }
 
   const PassContext& context_;
+  const Uses uses_;
   GraphCopy copy_;
   std::vector<Function> functions_;  // by ValueId
   std::vector<ValueId> on_all_;      // by ValueId: of the new graph
-  std::map<ValueId, const Node*> producer_;
 };
 
 }  // namespace
