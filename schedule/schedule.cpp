@@ -146,8 +146,15 @@ const Schedule::PaddedLayout* ScheduleEdit::padded_layout(const Buffer& buffer) 
   return found == schedule.padded_layouts_.end() ? nullptr : &found->second;
 }
 
+const Schedule::PaddedLayout* ScheduleEdit::constant_layout(const Buffer& buffer) const {
+  const auto found = schedule.constant_layouts_.find(buffer->name);
+  return found == schedule.constant_layouts_.end() ? nullptr : &found->second;
+}
+
 void ScheduleEdit::set_padded_layout(const Buffer& buffer, std::vector<Expr> logical, IndexMap map) {
-  schedule.padded_layouts_[buffer->name] = {std::move(logical), std::move(map)};
+  const bool is_constant = func.is_parameter(buffer) && buffer->is_constant;
+  auto& layouts = is_constant ? schedule.constant_layouts_ : schedule.padded_layouts_;
+  layouts[buffer->name] = {std::move(logical), std::move(map)};
 }
 
 void ScheduleEdit::check_concurrent_loop(const Stmt& body, const For& loop, bool are_threads) const {

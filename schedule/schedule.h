@@ -90,7 +90,8 @@ class Schedule {
   void set_scope(const std::string& buffer, Scope scope);  // of an allocated buffer
   // The buffer's elements in another order.  Of a parameter this changes what callers pass (func().buffers shows the
   // new shape, layout_changes() the maps): for weights, and for layouts that the graph has agreed on.  Padding elements
-  // of an input are never read as values; those of an output are written as zero or left.
+  // of an input are never read as values; those of an output are written as zero or left, and those of a constant are
+  // zero.
   void transform_layout(const std::string& buffer, const IndexMap& map);
   // The block's iteration number `axis` as two, the second of which has `extent` values; loops stay as they are.
   void split_iteration(const BlockRef& block, int axis, int64_t extent);
@@ -101,6 +102,9 @@ class Schedule {
            const std::vector<int64_t>& multiples);  // iteration extents up to multiples; extra instances are masked
   // The same of a sum of products, by zeros around copies of its operands: nothing is masked.
   void pad_operands(const BlockRef& block, const std::vector<int64_t>& multiples);
+  // The same along what a sum of products of integers adds up, where the layout of a constant has the zeros: nothing is
+  // copied.
+  void pad_terms(const BlockRef& block, const std::vector<int64_t>& multiples);
 
   // Reductions.
   BlockRef decompose_reduction(const BlockRef& block,
@@ -129,7 +133,8 @@ class Schedule {
     IndexMap map;
   };
   std::map<std::string, std::vector<IndexMap>> layout_changes_;
-  std::map<std::string, PaddedLayout> padded_layouts_;  // of buffers with elements that nobody writes
+  std::map<std::string, PaddedLayout> padded_layouts_;    // of buffers with elements that nobody writes
+  std::map<std::string, PaddedLayout> constant_layouts_;  // of constants, whose padding is zeros
   std::set<std::string> irregular_blocks_;  // whose loops did not cover their iterations plainly from the start
 };
 

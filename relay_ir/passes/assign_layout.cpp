@@ -108,8 +108,21 @@ class LayoutAssignment {
     if (!has_words(id)) return block_;
     const int64_t bytes = graph_.values[id].type.dtype.bytes(), channels = shape(id)[1];
     int64_t block = block_;
+    if (bytes == 1 && target_.tiles.row_bytes > 0) return block_of_bytes(channels);
     while (block * 2 * bytes <= target_.tiles.row_bytes && channels % (block * 2) == 0) block *= 2;
     return block;
+  }
+
+  // Products of bytes take blocks as they are, as zeros weigh nothing: the fewest that waste little, and of as many the
+  // smallest.
+  int64_t block_of_bytes(int64_t channels) const {
+    const auto padded = [&](int64_t block) { return (channels + block - 1) / block * block; };
+    int64_t best = block_;
+    for (int64_t block = 2 * block_; block <= target_.tiles.row_bytes; block *= 2) {
+      const bool is_small = padded(block) * 4 <= padded(block_) * 5;
+      if (is_small && padded(block) / block < padded(best) / best) best = block;
+    }
+    return best;
   }
 
   // Worth blocking: numbers with space, and channels that fill most of a block; for tensor cores whole ones, as they

@@ -6,7 +6,7 @@
 //
 // Legal for buffers that are allocated in the Func.  Memory of one worker or thread is not seen by others: a buffer
 // that leaves `global` or `shared` must not be used across the iterations of a parallel or thread-bound loop inside of
-// its allocation.
+// its allocation.  One that comes to them is seen by all threads of its block, which must not write the same element.
 #include <algorithm>
 
 #include "schedule/edit.h"
@@ -38,7 +38,13 @@ void Schedule::set_scope(const std::string& buffer_name, Scope scope) {
   check_private(edit, *allocate, scope);
   BufferNode node = *buffer.get();
   node.scope = scope;
-  edit.commit(replace_buffer(func_.body, buffer, Buffer(std::move(node))));
+  const Buffer changed(std::move(node));
+  const Stmt body = replace_buffer(func_.body, buffer, changed);
+  const auto is_seen_by_threads = [](Scope s) { return s == Scope::global || s == Scope::shared; };
+  if (is_seen_by_threads(scope) && !is_seen_by_threads(buffer->scope))
+    for (const For* loop : loops_of(path_to_allocation(body, changed)))
+      if (loop->thread >= ThreadAxis::thread_x) edit.check_concurrent_loop(body, *loop, true);
+  edit.commit(body);
 }
 
 }  // namespace tw

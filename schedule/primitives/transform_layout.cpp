@@ -96,9 +96,11 @@ void Schedule::transform_layout(const std::string& buffer_name, const IndexMap& 
   for (Buffer& parameter : edit.func.buffers) {
     if (parameter == buffer) parameter = changed;
   }
-  // Padding of inputs is the caller's and holds something; that of other buffers is never written.
-  const bool is_input = edit.func.is_parameter(changed) && !edit.func.is_output(changed);
-  if (const auto* before = edit.padded_layout(buffer)) {
+  // Padding of inputs is the caller's and holds something, but zeros in constants; that of other buffers is never
+  // written.
+  const bool is_input = edit.func.is_parameter(changed) && !edit.func.is_output(changed) && !changed->is_constant;
+  const auto* before = changed->is_constant ? edit.constant_layout(buffer) : edit.padded_layout(buffer);
+  if (before) {
     Substitution values;
     for (size_t i = 0; i < map.from.size(); ++i) values[map.from[i]] = before->map.to[i];
     IndexMap both{before->map.from, {}};

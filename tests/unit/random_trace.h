@@ -27,7 +27,7 @@ inline const std::vector<std::string>& random_primitives() {
       "split", "split", "split", "fuse", "reorder", "reorder", "parallel", "vectorize", "unroll", "annotate",
       "pipeline", "pipeline", "bind", "compute_at", "compute_at", "compute_at", "reverse_compute_at",
       "reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline", "cache_read",
-      "cache_write", "cache_write", "set_scope", "transform_layout", "split_iteration", "pad", "pad_operands",
+      "cache_write", "cache_write", "set_scope", "transform_layout", "split_iteration", "pad", "pad_operands", "pad_terms",
       "fuse_iterations", "fuse_iterations",
       "decompose_reduction", "decompose_reduction", "skip_padding", "rfactor"};
   // clang-format on
@@ -41,6 +41,7 @@ inline std::vector<SampleFunc> trace_funcs() {
       {"matmul_odd", matmul(5, 11, 3, true, true)},
       {"matmul_epilogue", matmul_epilogue(7, 10, 4)},
       {"matmul_integer", matmul(4, 9, 5, false, false, i32)},
+      {"conv_codes", narrow_conv(6, 4, 4, i8, i32, 1, 4)},
       {"batched_matmul", batched_matmul(2, 3, 5, 4, false)},
       {"conv", conv2d(2, 5, 5, 3, 1, 1)},
       {"conv_strided", conv2d(3, 4, 7, 3, 2, 1)},
@@ -275,6 +276,8 @@ class RandomTrace {
         s().split_iteration(block, static_cast<int>(below(rank)), pick(std::vector<int64_t>{2, 3, 4}));
     } else if (name == "fuse_iterations") {
       s().fuse_iterations(block, random_groups(s().node(block).iters));
+    } else if (name == "pad_terms") {
+      pad_terms(block, pick(std::vector<int64_t>{2, 4, 8}));
     } else if (name == "pad" || name == "pad_operands") {
       std::vector<int64_t> multiples;
       for (size_t i = 0; i < s().node(block).iters.size(); ++i)
@@ -311,6 +314,31 @@ class RandomTrace {
     return groups;
   }
 
+  // Zeros beside a constant along an iteration that is summed over, if there are both, and the iteration as long.
+  void pad_terms(const BlockRef& block, int64_t multiple) {
+    const std::vector<IterVar> iters = s().node(block).iters;
+    std::vector<int64_t> multiples(iters.size(), 1);
+    for (size_t i = 0; i < iters.size(); ++i) {
+      const auto extent = as_int(iters[i].extent);
+      if (iters[i].kind != IterKind::reduce || !extent || below(2) == 0) continue;
+      visit(Stmt(s().node(block).body), [&](const Load& factor) {
+        if (!factor.buffer->is_constant || multiples[i] > 1) return;
+        const int64_t padded = (*extent + multiple - 1) / multiple * multiple;
+        IndexMap map;
+        for (int d = 0; d < factor.buffer.rank(); ++d) {
+          const Var index("d" + std::to_string(d));
+          const bool is_padded = factor.indices[static_cast<size_t>(d)].get() == iters[i].var.get();
+          map.from.push_back(index);
+          if (is_padded) map.to.push_back(floor_div(index, padded));
+          map.to.push_back(is_padded ? floor_mod(index, padded) : Expr(index));
+        }
+        multiples[i] = multiple;
+        if (map.to.size() > map.from.size()) transform(factor.buffer, map);
+      });
+    }
+    s().pad_terms(block, multiples);
+  }
+
   void transform(const Buffer& buffer) {
     if (buffer.rank() == 0 || buffer.rank() > 5) return;
     IndexMap map;
@@ -323,6 +351,9 @@ class RandomTrace {
     if (blocked < map.from.size()) to.push_back(floor_mod(map.from[blocked], factor));
     if (below(2)) std::shuffle(to.begin(), to.end(), random_);
     map.to = to;
+    transform(buffer, map);
+  }
+  void transform(const Buffer& buffer, const IndexMap& map) {
     s().transform_layout(buffer->name, map);
     const Func& f = s().func();
     for (size_t i = 0; i < f.buffers.size(); ++i) {

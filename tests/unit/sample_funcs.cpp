@@ -336,15 +336,16 @@ Func narrow_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType a_type,
   return f;
 }
 
-Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, DType sum, int64_t groups) {
+Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, DType sum, int64_t groups,
+                 int64_t block) {
   const int64_t inputs = channels / groups, outputs = filters / groups;
-  const Tensor x = te::placeholder("X", {1, channels / 16, size, size, 16}, dtype);
+  const Tensor x = te::placeholder("X", {1, (channels + block - 1) / block, size, size, block}, dtype);
   const Tensor w = te::placeholder("W", {filters, inputs, 3, 3}, dtype);
   const Tensor y = te::reduce(
       "Y", {1, size - 2, size - 2, filters}, {inputs, 3, 3}, te::Combiner::sum, {x, w},
       [&](const Indices& s, const Indices& r) {
         const Expr channel = groups == 1 ? Expr(r[0]) : floor_div(s[3], outputs) * inputs + r[0];
-        return cast(sum, x({s[0], floor_div(channel, 16), s[1] + r[1], s[2] + r[2], floor_mod(channel, 16)})) *
+        return cast(sum, x({s[0], floor_div(channel, block), s[1] + r[1], s[2] + r[2], floor_mod(channel, block)})) *
                cast(sum, w({s[3], r[0], r[1], r[2]}));
       });
   Func f = te::make_func("narrow_conv", {x, w}, {y});
@@ -368,6 +369,8 @@ std::vector<SampleFunc> sample_funcs() {
       {"batched_matmul_bf16_tails", narrow_matmul(2, 53, 80, 64, bf16, bf16, f32, f32, false)},
       {"matmul_s8s8_tiles", narrow_matmul(1, 33, 48, 128, i8, i8, i32, i32, true)},
       {"conv_bf16_tiles", narrow_conv(64, 32, 20, bf16, f32)},
+      {"conv_s8s8_tiles", narrow_conv(40, 32, 9, i8, i32, 1, 64)},
+      {"conv_s8s8_partial_block", narrow_conv(88, 20, 7, i8, i32, 1, 32)},
       {"grouped_bf16", narrow_conv(64, 64, 9, bf16, f32, 4)},
       {"grouped_bf16_uneven", narrow_conv(64, 96, 7, bf16, f32, 2)},
       {"matmul_16", matmul(16, 32, 16)},

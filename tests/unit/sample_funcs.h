@@ -28,7 +28,8 @@ Func matmul_epilogue(int64_t m, int64_t n, int64_t k);
 Func narrow_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType a, DType b, DType sum, DType result,
                    bool has_constant_weights);
 // The same of a 3×3 window, over channels in blocks of 16 (channels: a multiple); the result has its channels last.
-Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, DType sum, int64_t groups = 1);
+Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, DType sum, int64_t groups = 1,
+                 int64_t block = 16);
 // The halves of the columns, of weights: C[:, :n] * sigmoid(C[:, n:]).
 Func glu(int64_t m, int64_t n, int64_t k);
 // Gates i o f c of A·Bᵀ + x, n units each: the state, the cell, and the state once more.

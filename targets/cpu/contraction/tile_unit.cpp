@@ -17,6 +17,7 @@
 
 #include "targets/cpu/contraction/packing.h"
 #include "targets/cpu/default_schedule.h"
+#include "tensor_ir/match.h"
 
 namespace tw::cpu {
 namespace {
@@ -41,10 +42,60 @@ bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const Contrac
   return !find_epilogues(schedule, block).blocks.empty() || has_identity_write(analysis);
 }
 
+// Elements of a block of the layout along k, [… k // block … k % block], if the last block is not full.
+std::optional<int64_t> partial_block(const Access& a, const Var& k, int64_t extent) {
+  std::optional<int64_t> block, blocks = 1;
+  for (size_t d = 0; d < a.indices.size(); ++d) {
+    const Expr& index = a.indices[d];
+    if (!uses_var(index, k)) continue;
+    const auto* digit = index.as<Binary>();
+    const auto length = as_int(a.buffer->shape[d]);
+    const bool is_of_k = digit && digit->a.get() == k.get();
+    if (index.get() == k.get() || (is_of_k && digit->op == BinaryOp::floor_mod && as_int(digit->b) == length))
+      block = length;
+    else if (is_of_k && digit->op == BinaryOp::floor_div)
+      blocks = length;
+    else
+      return std::nullopt;
+  }
+  const bool has_room = block && blocks && *block > 0 && divide_up(extent, *block) <= *blocks;
+  return has_room && extent % *block != 0 ? block : std::nullopt;
+}
+
+// Products take whole blocks of A's layout, where the last one is not full as well: B's layout has zeros there.
+bool fill_blocks(Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis) {
+  if (!analysis.write.buffer->dtype.is_integer() || analysis.reads.size() != 2) return false;
+  for (size_t i = 0; i < analysis.iters.size(); ++i) {
+    const Var& k = analysis.iters[i].var;
+    if (analysis.iters[i].kind != IterKind::reduce || analysis.is_open(k)) continue;
+    for (const size_t a : {0, 1}) {
+      const Access& b = analysis.reads[1 - a];
+      const int along = dimension_of(b, k);
+      const auto whole = partial_block(analysis.reads[a], k, analysis.extent(k));
+      if (!whole || along < 0 || !is_weight(schedule, b)) continue;
+      IndexMap map = layout_of(b.indices.size());
+      map.to.assign(map.from.begin(), map.from.end());
+      const auto padded = map.to.begin() + along;
+      const Expr index = *padded, extent(divide_up(analysis.extent(k), *whole) * *whole);
+      *padded = floor_mod(index, extent);
+      map.to.insert(padded, floor_div(index, extent));
+      schedule.transform_layout(b.buffer->name, map);
+      std::vector<int64_t> multiples(analysis.iters.size(), 1);
+      multiples[i] = *whole;
+      schedule.pad_terms(block, multiples);
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::optional<Plan> plan_on_tile_unit(Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis,
                                       const Target& target) {
+  if (target.tiles.products.empty()) return std::nullopt;
+  if (fill_blocks(schedule, block, analysis))
+    return plan_on_tile_unit(schedule, block, analyse(schedule.node(block)), target);
   const DType sum = analysis.write.buffer->dtype;
   const int lanes = target.lanes(sum);
   Plan found;

@@ -384,6 +384,7 @@ std::vector<KernelCase> small_element_cases(const Target& target) {
     for (const int64_t n : {17, 18}) add(narrow_matmul(3, 21, n, 64, a, i8, i32, i32, false), a);
   }
   add(narrow_conv(32, 48, 9, i8, i32), i8);
+  add(narrow_conv(88, 48, 9, i8, i32, 1, 64), i8);
   for (const bool is_channels_last : {false, true}) {
     add(requantized_conv(64, 45, 7, 9, is_channels_last), i8);
     add(requantized_conv(32, 40, 6, 8, is_channels_last), i8);

@@ -226,8 +226,26 @@ TEST(DefaultSchedule, ProductsOfSmallElementsEndInTiles) {
   EXPECT_EQ(product_of(narrow_conv(64, 96, 9, bf16, f32, 2)), "tile_dot_bf16");
   EXPECT_EQ(product_of(narrow_conv(64, 64, 9, bf16, f32, 4)), "tile_dot_bf16");
   EXPECT_EQ(product_of(narrow_conv(64, 32, 9, bf16, f32, 4)), "");  // tiles of 16 columns
+  EXPECT_EQ(product_of(narrow_conv(36, 32, 9, i8, i32)), "tile_dot_s8s8");
+  EXPECT_EQ(product_of(narrow_conv(36, 32, 9, bf16, f32)), "");  // what pads a block need not be finite
   EXPECT_EQ(product_of(narrow_matmul(1, 1, 64, 64, bf16, bf16, f32, f32, true)), "dot_bf16");
   EXPECT_EQ(product_of(narrow_matmul(1, 64, 33, 17, bf16, bf16, f32, f32, true)), "");
+}
+
+// Words of whole blocks: the layout of the weights has zeros where the last block of the data is not full.
+TEST(DefaultSchedule, TilesTakeWholeBlocksOfChannels) {
+  for (const auto& [channels, block, steps] :
+       {std::array<int64_t, 3>{88, 64, 2}, {100, 32, 4}, {40, 64, 1}, {128, 64, 2}, {36, 16, 3}}) {
+    const Func f = narrow_conv(channels, 32, 9, i8, i32, 1, block);
+    const Schedule schedule = cpu::decided_schedule(f, core_with_tiles(), {});
+    int64_t found = 0;
+    visit(schedule.func().body, [&](const Block& b) {
+      for (const IterVar& iter : b.iters)
+        if (iter.kind == IterKind::reduce && as_int(iter.extent).value() > 3) found = *as_int(iter.extent);
+    });
+    EXPECT_EQ(found, steps * block) << channels << " channels in blocks of " << block;
+    expect_same_meaning(f, core_with_tiles());
+  }
 }
 
 // Rows and columns that pair up and that do not, batches, windows; what gives no rows of eight bytes stays with dot
