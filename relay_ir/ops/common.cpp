@@ -62,7 +62,7 @@ DType accumulator_of(DType dtype) {
 
 AttributeDef result_attribute() {
   return {"result", "", false,
-          "type of the result: f32 of f16, bf16, f8e4m3fn and f8e5m2 inputs, i32 of 8-bit integers"};
+          "type of the result: f32 of f16, bf16, f8e4m3fn, f8e5m2 and 8-bit integers, i32 of 8-bit integers"};
 }
 
 AttributeDef operands_attribute() {
@@ -93,10 +93,12 @@ DType contraction_dtype(const OpCall& call) {
   }
   const DType result = dtype_attribute(call, "result");
   const auto is_narrow = [&](DType dtype) {
-    return result == f32 ? dtype == f32 || is_half(dtype) || is_float8(dtype) : dtype.is_integer() && dtype.bits == 8;
+    const bool is_byte = dtype.is_integer() && dtype.bits == 8;
+    return is_byte || (result == f32 && (dtype == f32 || is_half(dtype) || is_float8(dtype)));
   };
   call.require((result == f32 || result == i32) && is_narrow(a) && is_narrow(b),
-               "the result is f32 of floats of at most 32 bits (f8e4m3fn, f8e5m2), or i32 of 8-bit integers");
+               "the result is f32 of 8-bit integers and floats of at most 32 bits (f8e4m3fn, f8e5m2), or i32 of 8-bit "
+               "integers");
   return result;
 }
 

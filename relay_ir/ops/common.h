@@ -24,7 +24,7 @@ DType accumulator_of(DType dtype);
 bool is_half(DType dtype);
 bool is_float8(DType dtype);  // of those that tensor cores multiply
 // Of a contraction's first two inputs.  They have one type, and so has the result; or the attribute "result" says f32
-// for inputs of f32, f16, bf16, f8e4m3fn and f8e5m2, or i32 for 8-bit integers, in any mixture.
+// for inputs of f32, f16, bf16, f8e4m3fn, f8e5m2 and 8-bit integers, or i32 for 8-bit integers, in any mixture.
 AttributeDef result_attribute();
 DType contraction_dtype(const OpCall& call);
 // How inputs are multiplied: as they are, or those of f32 rounded to tf32.

@@ -9,6 +9,10 @@
 // of w), where such codes, be they scaled or not, have no zero points.  So are products of what they are in f16 or
 // bf16.
 //
+// Where each channel is a group of its own, CPUs have no dot products, and add faster in f32 what it holds exactly:
+//
+//   y = conv(d(x), d(w))         ⇒   y = (conv(x, f32(w)): f32 - zero point of x · Σ w) · (scale of x · scales of w)
+//
 // Data has one scale, weights one or one a filter.  Zero points of both leave the sums: Σ (a - z)(b - v) =
 // Σ a·b - z · Σ b - v · Σ a + K·z·v, of which what is known is folded.  i32 holds the sums: products of so many terms
 // that it might not are left alone.  Where dot products take codes of other signs, these are shifted by 128, and so are
@@ -134,6 +138,8 @@ class Multiplier {
     if (is_centred) centre(node, *weights);
     const auto [of_data, of_weights] =
         factors_for(type(data->codes).dtype, type(weights->codes).dtype, context_.target);
+    if (is_centred && is_for_floats(node, *form, *data, terms))
+      return scaled(node, sum_of_floats(node, *form, *data, *weights), scale_of(node, *form, *data, *weights));
     shift(node, *data, of_data), shift(node, *weights, of_weights);
     const ValueId sum = cast(node, sum_of_codes(node, *form, *data, *weights, terms), f32);
     return scaled(node, sum, scale_of(node, *form, *data, *weights));
@@ -191,6 +197,17 @@ class Multiplier {
     x.zero_point = x.zero_point == no_value ? by : add(node, "add", {x.zero_point, by});
   }
 
+  // Whether f32 adds these products as well as i32, and faster: of one channel a group, whose few sums it holds
+  // exactly. There is no dot product for them, and each element is widened once for all products that it is in.
+  bool is_for_floats(const Node& node, const Linear& form, const Quantised& data, const Expr& terms) {
+    constexpr int64_t largest_sum = int64_t{1} << 24, largest_term = 255 * 128, fewest_products = 4;
+    if (form.groups == 1 || !is_const_int(type(data.codes).shape[1], form.groups)) return false;
+    int64_t elements = 1;  // of the data that a result comes with
+    for (const int64_t stride : node.attributes.get_ints("strides")) elements *= stride;
+    return context_.target.tensor_core_rate == 0 && can_prove(terms <= Expr(largest_sum / largest_term)) &&
+           can_prove(terms >= Expr(fewest_products * elements));
+  }
+
   ValueId sum_of_codes(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights,
                        const Expr& terms) {
     CodeSums sums(copy_, node, form);
@@ -208,6 +225,21 @@ class Multiplier {
       rows = add(node, "subtract", {rows, add(node, "multiply", {zero, count})});
     }
     return add(node, "subtract", {sum, sums.beside(rows, sums.filters_beside(weights.zero_point))});
+  }
+
+  ValueId sum_of_floats(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights) {
+    NodeAttributes attributes = node.attributes;
+    attributes.set("result", "f32");
+    const ValueId zero = data.zero_point == no_value ? no_value : reshape(node, data.zero_point, {});
+    const ValueId x =
+        zero == no_value ? data.codes : padded(to(), data.codes, attributes, cast(node, zero, type(data.codes).dtype));
+    const ValueId sum = to().add_node(*node.op, {x, cast(node, weights.codes, f32)}, attributes, node.name)[0];
+    sums_.insert(sum);
+    if (zero == no_value) return sum;
+    const ValueId of_filters = CodeSums(copy_, node, form).of_filters(weights.codes, zero);
+    const ValueId whole = add(node, "subtract", {sum, cast(node, of_filters, f32)});
+    sums_.insert(whole);
+    return whole;
   }
 
   // How many terms a sum has.

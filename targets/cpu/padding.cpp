@@ -75,10 +75,10 @@ int64_t decide_strip(Schedule& schedule, const BlockRef& padding, const BlockAna
   const BlockAnalysis copy = analyse(schedule.node(padding));
   const std::vector<Var> axes = copy.spatial();
   const int64_t rows = sum.typical_extent(axis);
-  int64_t bytes = copy.write.buffer->dtype.bytes();  // of what one block of channels needs
+  int64_t bytes = copy.write.buffer->dtype.bytes();  // of what a vector of channels needs
   for (size_t d = 2; d < axes.size(); ++d) bytes *= copy.typical_extent(axes[d]);
   if (const auto lanes = as_int(copy.write.buffer->shape.back()); copy.write.buffer->shape.size() > axes.size())
-    bytes *= lanes.value_or(1);
+    bytes *= std::min<int64_t>(lanes.value_or(1), target.lanes(sum.write.buffer->dtype));
   int64_t best = 0;
   // A pass of its own goes through memory; a strip copies its borders once more.
   std::vector<Candidate> candidates{{{0}, 1.4}};

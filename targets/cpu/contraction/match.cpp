@@ -86,8 +86,7 @@ std::optional<Contraction> match_across(const Schedule& schedule, const BlockRef
 std::optional<Words> find_words(const Contraction& c, int64_t g, int lanes) {
   for (auto k = c.reduce.rbegin(); k != c.reduce.rend(); ++k) {
     const int64_t extent = c.analysis.extent(*k);
-    for (const int64_t granule :
-         {extent, int64_t{4} * lanes, int64_t{3} * lanes, int64_t{2} * lanes, int64_t{lanes}, int64_t{lanes} / 2}) {
+    for (const int64_t granule : {extent, int64_t{4} * lanes, int64_t{2} * lanes, int64_t{lanes}, int64_t{lanes} / 2}) {
       if (granule % g != 0 || extent % granule != 0 || extent == 0) continue;
       if (unit_stride(c.read_a(), *k, c.analysis.iters, static_cast<int>(granule)) != 1) continue;
       if (!c.read_b().uses(*k)) return std::nullopt;
