@@ -48,8 +48,8 @@ struct ScheduleEdit {
   void require_regular(const BlockRef& ref) const;
   // Where a layout has padding, copies of the buffer go over its logical elements.  Null: none.
   const Schedule::PaddedLayout* padded_layout(const Buffer& buffer) const;
-  // …of a constant: its padding is zeros.
-  const Schedule::PaddedLayout* constant_layout(const Buffer& buffer) const;
+  // The same also of a constant, whose padding is zeros: it is copied whole.
+  const Schedule::PaddedLayout* layout_with_padding(const Buffer& buffer) const;
   void set_padded_layout(const Buffer& buffer, std::vector<Expr> logical, IndexMap map);
 
   // The iterations of a loop in `body` may run at the same time; for threads of one block, statements may meet in

@@ -142,19 +142,16 @@ void ScheduleEdit::require_regular(const BlockRef& ref) const {
 }
 
 const Schedule::PaddedLayout* ScheduleEdit::padded_layout(const Buffer& buffer) const {
+  return buffer->is_constant ? nullptr : layout_with_padding(buffer);
+}
+
+const Schedule::PaddedLayout* ScheduleEdit::layout_with_padding(const Buffer& buffer) const {
   const auto found = schedule.padded_layouts_.find(buffer->name);
   return found == schedule.padded_layouts_.end() ? nullptr : &found->second;
 }
 
-const Schedule::PaddedLayout* ScheduleEdit::constant_layout(const Buffer& buffer) const {
-  const auto found = schedule.constant_layouts_.find(buffer->name);
-  return found == schedule.constant_layouts_.end() ? nullptr : &found->second;
-}
-
 void ScheduleEdit::set_padded_layout(const Buffer& buffer, std::vector<Expr> logical, IndexMap map) {
-  const bool is_constant = func.is_parameter(buffer) && buffer->is_constant;
-  auto& layouts = is_constant ? schedule.constant_layouts_ : schedule.padded_layouts_;
-  layouts[buffer->name] = {std::move(logical), std::move(map)};
+  schedule.padded_layouts_[buffer->name] = {std::move(logical), std::move(map)};
 }
 
 void ScheduleEdit::check_concurrent_loop(const Stmt& body, const For& loop, bool are_threads) const {

@@ -133,8 +133,7 @@ class Schedule {
     IndexMap map;
   };
   std::map<std::string, std::vector<IndexMap>> layout_changes_;
-  std::map<std::string, PaddedLayout> padded_layouts_;    // of buffers with elements that nobody writes
-  std::map<std::string, PaddedLayout> constant_layouts_;  // of constants, whose padding is zeros
+  std::map<std::string, PaddedLayout> padded_layouts_;  // of buffers with elements that nobody writes, and constants
   std::set<std::string> irregular_blocks_;  // whose loops did not cover their iterations plainly from the start
 };
 

@@ -78,10 +78,10 @@ OpDef conv_op() {
     const DType result = c.outputs[0].dtype, accumulator = accumulator_of(result);
     // What is multiplied in f32 is better widened once than in every product.
     const bool has_words = !c.attributes.get_string("result").empty() && in[0].dtype() == w.dtype();
-    const bool is_widened =
-        groups > 1 && in[0].dtype().bytes() < accumulator.bytes() && accumulator.is_float() && !has_words;
+    const bool is_code = in[0].dtype().is_integer() && accumulator.is_float();
+    const bool is_widened = groups > 1 && (is_half(in[0].dtype()) || is_code) && !has_words;
     te::Tensor x = pad_window(in[0], window, is_widened ? accumulator : in[0].dtype());
-    if (is_widened) x = cast_stage(x, accumulator);
+    if (is_widened && is_code) x = cast_stage(x, accumulator);  // whose pads are there before: its zero point
     std::vector<Expr> extents{w.shape()[1]};
     for (const int64_t k : window.kernel)
       if (k > 1) extents.emplace_back(k);
@@ -108,6 +108,8 @@ OpDef conv_op() {
       {{tensor_type(i32, {1, 4, 5, 5}), tensor_type(i32, {4, 2, 1, 1})}, attributes_of({{"groups", 2}})},
       {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(i8, {4, 4, 3, 3})}, attributes_of({{"result", "i32"}})},
       {{tensor_type(u8, {1, 4, 5, 5}), tensor_type(f32, {4, 1, 3, 3})},
+       attributes_of({{"result", "f32"}, {"groups", 4}, {"pads", Ints{1, 1, 1, 1}}})},
+      {{tensor_type(f8e4m3fn, {1, 4, 5, 5}), tensor_type(f8e5m2, {4, 1, 3, 3})},
        attributes_of({{"result", "f32"}, {"groups", 4}, {"pads", Ints{1, 1, 1, 1}}})},
       {{tensor_type(f32, {1, 4, 5, 5}), tensor_type(f32, {4, 4, 3, 3})}, attributes_of({{"operands", "tf32"}})},
       {{tensor_type(f8e4m3fn, {1, 4, 5, 5}), tensor_type(f8e4m3fn, {4, 4, 3, 3})},

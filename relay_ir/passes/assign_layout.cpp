@@ -102,25 +102,18 @@ class LayoutAssignment {
                : bf16;
   }
 
-  // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks.
+  // A vector's lanes, or as much of a row of a tile as small elements fill with whole blocks: the fewest.  Products of
+  // bytes take blocks that are not full as well, since zeros weigh nothing there, where these waste little.
   int64_t block_of(ValueId id) {
     if (has_tensor_cores_) return has_bytes_ && shape(id)[1] % bytes_of_access_ == 0 ? bytes_of_access_ : block_;
     if (!has_words(id)) return block_;
     const int64_t bytes = graph_.values[id].type.dtype.bytes(), channels = shape(id)[1];
-    int64_t block = block_;
-    if (bytes == 1 && target_.tiles.row_bytes > 0) return block_of_bytes(channels);
-    while (block * 2 * bytes <= target_.tiles.row_bytes && channels % (block * 2) == 0) block *= 2;
-    return block;
-  }
-
-  // Products of bytes take blocks as they are, as zeros weigh nothing: the fewest that waste little, and of as many the
-  // smallest.
-  int64_t block_of_bytes(int64_t channels) const {
-    const auto padded = [&](int64_t block) { return (channels + block - 1) / block * block; };
+    const auto blocks = [&](int64_t block) { return (channels + block - 1) / block; };
     int64_t best = block_;
-    for (int64_t block = 2 * block_; block <= target_.tiles.row_bytes; block *= 2) {
-      const bool is_small = padded(block) * 4 <= padded(block_) * 5;
-      if (is_small && padded(block) / block < padded(best) / best) best = block;
+    for (int64_t block = 2 * block_; block * bytes <= target_.tiles.row_bytes; block *= 2) {
+      const bool is_small =
+          bytes == 1 ? blocks(block) * block * 4 <= blocks(block_) * block_ * 5 : channels % block == 0;
+      if (is_small && blocks(block) < blocks(best)) best = block;
     }
     return best;
   }

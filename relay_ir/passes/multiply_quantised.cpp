@@ -138,10 +138,10 @@ class Multiplier {
     if (is_centred) centre(node, *weights);
     const auto [of_data, of_weights] =
         factors_for(type(data->codes).dtype, type(weights->codes).dtype, context_.target);
-    if (is_centred && is_for_floats(node, *form, *data, terms))
-      return scaled(node, sum_of_floats(node, *form, *data, *weights), scale_of(node, *form, *data, *weights));
-    shift(node, *data, of_data), shift(node, *weights, of_weights);
-    const ValueId sum = cast(node, sum_of_codes(node, *form, *data, *weights, terms), f32);
+    const DType type_of_sum = is_centred && is_for_floats(node, *form, *data, terms) ? f32 : i32;
+    if (type_of_sum == i32) shift(node, *data, of_data), shift(node, *weights, of_weights);
+    const ValueId sum = cast(node, sum_of_codes(node, *form, *data, *weights, terms, type_of_sum), f32);
+    sums_.insert(sum);
     return scaled(node, sum, scale_of(node, *form, *data, *weights));
   }
 
@@ -198,7 +198,7 @@ class Multiplier {
   }
 
   // Whether f32 adds these products as well as i32, and faster: of one channel a group, whose few sums it holds
-  // exactly. There is no dot product for them, and each element is widened once for all products that it is in.
+  // exactly.  There is no dot product for them, and each element is widened once for all products that it is in.
   bool is_for_floats(const Node& node, const Linear& form, const Quantised& data, const Expr& terms) {
     constexpr int64_t largest_sum = int64_t{1} << 24, largest_term = 255 * 128, fewest_products = 4;
     if (form.groups == 1 || !is_const_int(type(data.codes).shape[1], form.groups)) return false;
@@ -209,15 +209,16 @@ class Multiplier {
   }
 
   ValueId sum_of_codes(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights,
-                       const Expr& terms) {
+                       const Expr& terms, DType result) {
     CodeSums sums(copy_, node, form);
     NodeAttributes attributes = node.attributes;
-    attributes.set("result", "i32");
+    attributes.set("result", to_string(result));
     const ValueId zero = data.zero_point == no_value ? no_value : reshape(node, data.zero_point, {});
     ValueId x = data.codes;
     if (zero != no_value && form.has_window) x = padded(to(), x, attributes, cast(node, zero, type(x).dtype));
-    ValueId sum = to().add_node(*node.op, {x, weights.codes}, attributes, node.name)[0];
-    if (zero != no_value) sum = add(node, "subtract", {sum, sums.of_filters(weights.codes, zero)});
+    const ValueId factors = result == f32 ? cast(node, weights.codes, f32) : weights.codes;
+    ValueId sum = to().add_node(*node.op, {x, factors}, attributes, node.name)[0];
+    if (zero != no_value) sum = add(node, "subtract", {sum, cast(node, sums.of_filters(weights.codes, zero), result)});
     if (weights.zero_point == no_value) return sum;
     ValueId rows = sums.of_rows(data.codes, weights.codes, zero);
     if (zero != no_value) {
@@ -225,21 +226,6 @@ class Multiplier {
       rows = add(node, "subtract", {rows, add(node, "multiply", {zero, count})});
     }
     return add(node, "subtract", {sum, sums.beside(rows, sums.filters_beside(weights.zero_point))});
-  }
-
-  ValueId sum_of_floats(const Node& node, const Linear& form, const Quantised& data, const Quantised& weights) {
-    NodeAttributes attributes = node.attributes;
-    attributes.set("result", "f32");
-    const ValueId zero = data.zero_point == no_value ? no_value : reshape(node, data.zero_point, {});
-    const ValueId x =
-        zero == no_value ? data.codes : padded(to(), data.codes, attributes, cast(node, zero, type(data.codes).dtype));
-    const ValueId sum = to().add_node(*node.op, {x, cast(node, weights.codes, f32)}, attributes, node.name)[0];
-    sums_.insert(sum);
-    if (zero == no_value) return sum;
-    const ValueId of_filters = CodeSums(copy_, node, form).of_filters(weights.codes, zero);
-    const ValueId whole = add(node, "subtract", {sum, cast(node, of_filters, f32)});
-    sums_.insert(whole);
-    return whole;
   }
 
   // How many terms a sum has.
@@ -286,7 +272,7 @@ class Multiplier {
 
   GraphCopy copy_;
   const PassContext& context_;
-  std::set<ValueId> sums_;  // of floats of 8 bits
+  std::set<ValueId> sums_;  // of codes, in f32
 };
 
 }  // namespace

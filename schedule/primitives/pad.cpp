@@ -43,6 +43,13 @@ std::vector<PaddedIteration> iterations_to_pad(const ScheduleEdit& edit, const B
   return result;
 }
 
+Stmt with_extent(const Stmt& body, const Var& loop, const Expr& extent) {
+  const Stmt now = path_to_loop(body, loop).back();
+  const auto* f = now.as<For>();
+  return replace_node(body, f,
+                      make_stmt<For>(f->var, extent, f->loop_kind, f->body, f->thread, f->attributes, f->span));
+}
+
 void Schedule::pad(const BlockRef& ref, const std::vector<int64_t>& multiples) {
   ScheduleEdit edit(*this, "pad", ref, multiples);
   Stmt body = func_.body;
@@ -58,9 +65,7 @@ void Schedule::pad(const BlockRef& ref, const std::vector<int64_t>& multiples) {
       changed.predicate = and_also(changed.predicate, var < padded.iter->extent);
       return changed.make();
     });
-    body = replace_node(
-        body, loop,
-        make_stmt<For>(var, padded.extent, loop->loop_kind, guarded, loop->thread, loop->attributes, loop->span));
+    body = with_extent(replace_node(body, loop, with_body(*loop, guarded)), var, padded.extent);
   }
   edit.commit(body);
 }

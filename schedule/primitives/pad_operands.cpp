@@ -116,11 +116,7 @@ void Schedule::pad_operands(const BlockRef& ref, const std::vector<int64_t>& mul
   Stmt body = func_.body;
   for (const auto& [iter, loop, extent] : iterations_to_pad(edit, ref, multiples)) {
     padding.extend(*iter, extent);
-    const Stmt now = path_to_loop(body, loop->var).back();  // others have changed around it, or in it
-    const auto* changing = now.as<For>();
-    body = replace_node(body, changing,
-                        make_stmt<For>(changing->var, extent, changing->loop_kind, changing->body, changing->thread,
-                                       changing->attributes, changing->span));
+    body = with_extent(body, loop->var, extent);
     for (const Load* factor : factors) {
       const bool is_index = std::any_of(factor->indices.begin(), factor->indices.end(),
                                         [&](const Expr& index) { return index.get() == iter->var.get(); });

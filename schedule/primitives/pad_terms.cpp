@@ -1,6 +1,6 @@
 // pad_terms("C", [1, 64])
 //
-//   for i in 0..4 { for k in 0..50 {                          B[vj, vk] = 0 for 50 <= vk: of its layout
+//   for i in 0..4 { for k in 0..50 {                          B[vk] = 0 where 50 <= vk: its layout pads it
 //     block C(spatial vi: 4 = i, reduce vk: 50 = k) { … C[vi] = C[vi] + i32(A[vi, vk]) * i32(B[vk]) } } }
 // ⇒
 //   for i in 0..4 { for k in 0..64 {
@@ -27,7 +27,7 @@ bool is_padding_from(const Expr& begin, const IndexMap& map, const std::vector<E
 
 // The constant is zero wherever the iteration is beyond its extent.
 bool has_zeros_beyond(const ScheduleEdit& edit, const Load& factor, const IterVar& iter, const Expr& padded) {
-  const auto* layout = factor.buffer->is_constant ? edit.constant_layout(factor.buffer) : nullptr;
+  const auto* layout = factor.buffer->is_constant ? edit.layout_with_padding(factor.buffer) : nullptr;
   if (!layout || factor.predicate.is_defined()) return false;
   for (size_t d = 0; d < factor.indices.size(); ++d) {
     const bool is_index = factor.indices[d].get() == iter.var.get();
@@ -81,11 +81,7 @@ void Schedule::pad_terms(const BlockRef& ref, const std::vector<int64_t>& multip
     if (!stays_inside(other, iter->var, ranges))
       edit.refuse(quoted(other.buffer->name) + " has no elements beyond " + quoted(iter->var.name()), here,
                   "pad by less, or pad_operands");
-    const Stmt now = path_to_loop(body, loop->var).back();  // others have changed around it, or in it
-    const auto* changing = now.as<For>();
-    body = replace_node(body, changing,
-                        make_stmt<For>(changing->var, extent, changing->loop_kind, changing->body, changing->thread,
-                                       changing->attributes, changing->span));
+    body = with_extent(body, loop->var, extent);
   }
   const Block& with_loops = *path_to_block(body, ref.name).back().as<Block>();
   BlockEdit changed(with_loops);

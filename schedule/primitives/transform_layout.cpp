@@ -99,8 +99,7 @@ void Schedule::transform_layout(const std::string& buffer_name, const IndexMap& 
   // Padding of inputs is the caller's and holds something, but zeros in constants; that of other buffers is never
   // written.
   const bool is_input = edit.func.is_parameter(changed) && !edit.func.is_output(changed) && !changed->is_constant;
-  const auto* before = changed->is_constant ? edit.constant_layout(buffer) : edit.padded_layout(buffer);
-  if (before) {
+  if (const auto* before = edit.layout_with_padding(buffer)) {
     Substitution values;
     for (size_t i = 0; i < map.from.size(); ++i) values[map.from[i]] = before->map.to[i];
     IndexMap both{before->map.from, {}};

@@ -27,7 +27,8 @@ Func matmul_epilogue(int64_t m, int64_t n, int64_t k);
 // `result`.
 Func narrow_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, DType a, DType b, DType sum, DType result,
                    bool has_constant_weights);
-// The same of a 3×3 window, over channels in blocks of 16 (channels: a multiple); the result has its channels last.
+// The same of a 3×3 window, over channels in blocks, of which the last may not be full; the result has its channels
+// last.
 Func narrow_conv(int64_t channels, int64_t filters, int64_t size, DType dtype, DType sum, int64_t groups = 1,
                  int64_t block = 16);
 // The halves of the columns, of weights: C[:, :n] * sigmoid(C[:, n:]).

@@ -234,7 +234,7 @@ TEST(DefaultSchedule, ProductsOfSmallElementsEndInTiles) {
 
 // Words of whole blocks: the layout of the weights has zeros where the last block of the data is not full.
 TEST(DefaultSchedule, TilesTakeWholeBlocksOfChannels) {
-  for (const auto& [channels, block, steps] :
+  for (const auto& [channels, block, blocks] :
        {std::array<int64_t, 3>{88, 64, 2}, {100, 32, 4}, {40, 64, 1}, {128, 64, 2}, {36, 16, 3}}) {
     const Func f = narrow_conv(channels, 32, 9, i8, i32, 1, block);
     const Schedule schedule = cpu::decided_schedule(f, core_with_tiles(), {});
@@ -243,7 +243,7 @@ TEST(DefaultSchedule, TilesTakeWholeBlocksOfChannels) {
       for (const IterVar& iter : b.iters)
         if (iter.kind == IterKind::reduce && as_int(iter.extent).value() > 3) found = *as_int(iter.extent);
     });
-    EXPECT_EQ(found, steps * block) << channels << " channels in blocks of " << block;
+    EXPECT_EQ(found, blocks * block) << channels << " channels in blocks of " << block;
     expect_same_meaning(f, core_with_tiles());
   }
 }
