@@ -54,7 +54,8 @@ std::string entries(const std::string& text) {
     }
     const std::string body = text.substr(at, next - at);
     const auto has = [&](const char* word) { return body.find(word) != std::string::npos; };
-    const bool waits = has("__syncthreads") || has("tw_mma") || has("tw_tiles");
+    // A thread may wait for its own copies alone, where no other reads what it has copied.
+    const bool waits = has("__syncthreads") || has("tw_mma") || has("tw_tiles") || has("tw_copy") || has("_copies");
     result += "extern \"C\" tw::cuda_emulator::KernelEntry tw_kernel_" + name + " = {[](void** a) { " + name + "(" +
               arguments + "); }, " + (waits ? "true" : "false") + ", " + std::to_string(i - maps) + ", " +
               std::to_string(maps) + "};\n";
