@@ -1,6 +1,6 @@
 // Attention, whole: scores of a few queries at a time, which never leave the core's caches.
 //
-//   for head parallel {                                 [batch, head], and chunks of queries where heads are few
+//   for head parallel {                                 [batch, head], and chunks of queries
 //     K = kᵀ in panels of keys                          on the worker's stack
 //     for rows in queries by R {
 //       query = scale · q[rows]
@@ -23,6 +23,21 @@ using namespace attention;
 
 // Where their number is open, a last tile has code of its own for each that may be left.
 constexpr int most_open_rows = 6;
+
+// Into how many chunks the tiles of a head's queries go: fewer heads than threads, or a few more, would leave threads
+// without work.  Each chunk packs the keys of its head again.
+int64_t choose_chunks(int64_t heads, int64_t tiles, const Tile& tile, int threads) {
+  constexpr double packing_rows = 4;  // what packing takes, as rows of queries
+  const auto time = [&](int64_t chunks) {
+    const auto rows = static_cast<double>(divide_up(tiles, chunks) * tile.rows);
+    return static_cast<double>(divide_up(heads * chunks, threads)) * (rows + packing_rows);
+  };
+  int64_t best = 1;
+  for (int64_t chunks = 2; chunks <= std::min<int64_t>(tiles, threads); ++chunks) {
+    if (time(chunks) < time(best)) best = chunks;
+  }
+  return best;
+}
 
 bool schedule_attention(Schedule& schedule, const Target& target) {
   if (!has_block(schedule, mixed) || !has_block(schedule, scores)) return false;
@@ -50,9 +65,8 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     within = {heads[1], output.queries};
   } else {
     outer.push_back(output.heads);
-    const int64_t tiles = divide_up(extents.queries, tile.rows), heads = count_iterations(schedule, outer);
-    // Few heads: each is several tasks, all of which pack its keys.
-    const int64_t chunks = heads >= target.threads ? 1 : std::min(tiles, divide_up(target.threads, heads));
+    const int64_t tiles = divide_up(extents.queries, tile.rows);
+    const int64_t chunks = choose_chunks(count_iterations(schedule, outer), tiles, tile, target.threads);
     if (is_open(schedule, output.queries)) {
       const auto queries = schedule.split(output.queries, {std::nullopt, tile.rows});
       row_tile = queries[0];
