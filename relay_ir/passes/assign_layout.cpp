@@ -7,10 +7,11 @@
 //
 // Types stay logical; only how a value is stored changes.  Convolutions start blocked values, operators that keep
 // channels apart hand them on, and everything else reads row-major: a conversion is put in front of it, one for each
-// value.  On tensor cores, which multiply 16-bit floats, tf32, bytes and floats of 8 bits, only convolutions of these
-// start them; what a thread copies at once is a block, so that networks of bytes have 16 channels in one where those of
-// 16 bits have 8, and those of tf32 4.  A convolution that nobody reads in blocks writes row-major itself.  Values with
-// one element a channel are left alone: both layouts of them are alike.
+// value; so is what 1 × 1 convolutions of many filters read, before a map grows or joins others.  On tensor cores,
+// which multiply 16-bit floats, tf32, bytes and floats of 8 bits, only convolutions of these start them; what a thread
+// copies at once is a block, so that networks of bytes have 16 channels in one where those of 16 bits have 8, and those
+// of tf32 4.  A convolution that nobody reads in blocks writes row-major itself.  Values with one element a channel are
+// left alone: both layouts of them are alike.
 #include <algorithm>
 #include <numeric>
 
@@ -33,7 +34,8 @@ class LayoutAssignment {
         bytes_of_access_(target.vector_bits / 8),
         block_(has_tensor_cores_ ? bytes_of_access_ / of_tensor_cores(graph).bytes() : target.lanes(f32)),
         uses_(graph),
-        is_blocked_(graph.values.size(), false) {
+        is_blocked_(graph.values.size(), false),
+        is_wanted_(graph.values.size(), false) {
     has_bytes_ = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
       return convolution(node) && graph.values[node.inputs[0]].type.dtype.bytes() == 1;
     });
@@ -43,6 +45,7 @@ class LayoutAssignment {
     for (const Node& node : graph_.nodes) {
       if (node.outputs.size() == 1) is_blocked_[node.outputs[0]] = gives_blocks(node);
     }
+    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) make_wanted(*node);
     for (const Node& node : graph_.nodes) leave_plain(node);
     GraphCopy copy(graph_);
     for (const Node& node : graph_.nodes) {
@@ -149,13 +152,18 @@ class LayoutAssignment {
     return std::gcd(out / groups, block_) * 4 >= block_ && in / groups > 1 && out / groups > 1;
   }
 
+  // Of more than one element.
+  bool has_large_window(const Node& node) const {
+    const std::vector<AxisUse> data = axes_of(graph_, node)[0];
+    return std::any_of(data.begin() + 2, data.end(),
+                       [](const AxisUse& use) { return use.kind == AxisUse::Kind::window && use.size > 1; });
+  }
+
   // A window's sums for so few filters that vectors of neighbours along the map's rows are better filled: at least
   // twice as well as vectors of filters.
   bool has_few_filters(const Node& node, const Linear& form) {
     if (form.groups != 1 || !may_take_words(node) || graph_.values[node.inputs[0]].type.dtype != f32) return false;
-    const auto is_window = [](const AxisUse& use) { return use.kind == AxisUse::Kind::window && use.size > 1; };
-    const std::vector<AxisUse> data = axes_of(graph_, node)[0];
-    if (std::none_of(data.begin() + 2, data.end(), is_window) || data.back().stride != 1) return false;
+    if (!has_large_window(node) || axes_of(graph_, node)[0].back().stride != 1) return false;
     const TensorType& type = graph_.values[node.outputs[0]].type;
     const auto row = as_int(type.shape.back());
     const int lanes = static_cast<int>(block_);
@@ -221,11 +229,42 @@ class LayoutAssignment {
       return true;
     }
     if (!is_blocked_[node.outputs[0]]) return false;
-    return node.op->kind == OpKind::elementwise || (form && may_take_words(node) && form->groups > 1);
+    return node.op->kind == OpKind::elementwise || is_wanted_[node.outputs[0]] ||
+           (form && may_take_words(node) && (form->groups > 1 || rereads_elements(node, *form)));
+  }
+  // Each element is read by so many filters, one after the other, that a conversion is little beside the product: it
+  // has 8 of its bytes for as many multiplications as there are filters.  A larger window takes a copy anyway.
+  bool rereads_elements(const Node& node, const Linear& form) {
+    constexpr int64_t many_filters = 128;
+    return form.groups == 1 && shape(node.outputs[0])[1] >= many_filters && !has_large_window(node);
   }
   // Multiplies data and weights as they lie.
   static bool may_take_words(const Node& node) {
     return node.op->facts.rounding == Rounding::multiplies && node.op->facts.operands > 1;
+  }
+
+  // What everybody needs in blocks is made in blocks, where that converts no more elements than its own: of a larger
+  // map's source, or of what is joined along the channels.
+  void make_wanted(const Node& node) {
+    const auto needs = [&](int user) {
+      const Node& reader = graph_.nodes[user];
+      return reader.outputs.size() == 1 && !is_item(reader) && needs_blocks(reader);
+    };
+    if (node.outputs.size() != 1) return;
+    const ValueId out = node.outputs[0];
+    const std::vector<int>& users = uses_.users[out];
+    if (is_blocked_[out] || uses_.is_output[out] || users.empty() || !std::ranges::all_of(users, needs)) return;
+    std::vector<ValueId> data;
+    int64_t elements = 0;
+    for (const ValueId id : node.inputs) {
+      if (id == no_value || is_blocked_[id] || graph_.is_constant(id) || !is_eligible(id)) continue;
+      data.push_back(id);
+      elements += element_count(shape(id));
+    }
+    for (const ValueId id : data) is_blocked_[id] = true;
+    is_wanted_[out] = elements <= element_count(shape(out)) && gives_blocks(node);
+    for (const ValueId id : data) is_blocked_[id] = false;
+    is_blocked_[out] = is_wanted_[out];
   }
 
   // Puts the channels last, or something like that: a copy that takes whole blocks as they are.
@@ -299,6 +338,7 @@ class LayoutAssignment {
   bool has_bytes_ = false;  // that convolutions multiply
   const Uses uses_;
   std::vector<bool> is_blocked_;                      // by ValueId
+  std::vector<bool> is_wanted_;                       // by ValueId: in blocks by those that read it
   std::unordered_map<ValueId, ValueId> conversions_;  // to the other layout
 };
 
