@@ -6,8 +6,11 @@
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/in_place.h"
 #include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/view.h"
+#include "runtime/memory.h"
 #include "tensor_ir/arith/simplify.h"
+#include "tensor_ir/match.h"
 
 namespace tw::relay {
 namespace {
@@ -24,6 +27,78 @@ Aliases aliases_of(const Graph& graph) {
     aliases.offset[node.outputs[0]] = simplify(aliases.offset[node.inputs[0]] + *offset);
   }
   return aliases;
+}
+
+// What a kernel makes, and nobody changes.
+std::set<ValueId> made_by_kernels(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases) {
+  std::set<ValueId> made;
+  for (const Group& group : groups) {
+    const bool is_kernel = std::ranges::all_of(group.nodes, [&](int index) {
+      const Node& node = graph.nodes[index];
+      return node.regions.empty() && !node.op->is_on_host && !is_item(node) && !is_in_place(node);
+    });
+    if (is_kernel) made.insert(group.outputs.begin(), group.outputs.end());
+  }
+  for (const ValueId id : graph.outputs) made.erase(aliases.root[id]);
+  return made;
+}
+
+// Where the parts of a concatenation begin in the result's bytes; nothing where they are not its bytes one after the
+// other, or not at multiples of what memory begins at.
+std::optional<std::vector<Expr>> offsets_of_parts(const Graph& graph, const Node& node) {
+  if (!joins_whole(graph, node) || is_in_place(node)) return std::nullopt;
+  const Value& result = graph.values[node.outputs[0]];
+  const auto uses = axes_of(graph, node)[0];
+  const auto axis = std::ranges::find(uses, AxisUse::Kind::runs, &AxisUse::kind) - uses.begin();
+  const std::vector<Expr>& shape = result.type.shape;
+  if (!is_const_int(product_of({shape.begin(), shape.begin() + axis}), 1)) return std::nullopt;
+  if (result.channel_block > 0 && axis != 1) return std::nullopt;
+  constexpr auto alignment = static_cast<int64_t>(storage_alignment);
+  std::vector<Expr> offsets;
+  Expr offset(0);
+  for (const ValueId id : node.inputs) {
+    const Value& part = graph.values[id];
+    const bool is_whole =
+        part.channel_block == 0 || is_const_int(simplify(floor_mod(part.type.shape[1], part.channel_block)), 0);
+    if (part.channel_block != result.channel_block || !is_whole) return std::nullopt;
+    if (!is_const_int(simplify(floor_mod(offset, alignment)), 0)) return std::nullopt;
+    offsets.push_back(offset);
+    offset = simplify(offset + storage_bytes(part));
+  }
+  return offsets;
+}
+
+// Concatenations whose parts kernels make where they lie in the result: no kernel copies them.
+void join_in_place(const Graph& graph, std::vector<Group>& groups, Aliases& aliases) {
+  if (std::ranges::any_of(graph.nodes, overwrites)) return;  // order_groups asks who makes a value
+  const std::set<ValueId> made = made_by_kernels(graph, groups, aliases);
+  std::erase_if(groups, [&](const Group& group) {
+    if (group.nodes.size() != 1 || !group.copies.empty()) return false;
+    const Node& node = graph.nodes[group.nodes[0]];
+    const auto offsets = offsets_of_parts(graph, node);
+    if (!offsets) return false;
+    const auto variables = free_vars(storage_bytes(graph.values[node.outputs[0]]));
+    std::vector<ValueId> roots;  // of the parts
+    for (const ValueId id : node.inputs) {
+      const ValueId root = aliases.root[id];
+      const Expr bytes = storage_bytes(graph.values[id]);
+      // Memory is given when the first part is made.
+      const auto is_of_part = [&](const Var& v) { return uses_var(bytes, v); };
+      const bool is_all =
+          is_known_equal(storage_bytes(graph.values[root]), bytes) && is_const_int(aliases.offset[id], 0);
+      const bool is_first = std::ranges::count(roots, root) == 0;
+      if (!made.contains(root) || !is_all || !is_first || !std::ranges::all_of(variables, is_of_part)) return false;
+      roots.push_back(root);
+    }
+    for (size_t part = 0; part < roots.size(); ++part) {
+      for (size_t id = 0; id < aliases.root.size(); ++id) {
+        if (aliases.root[id] != roots[part]) continue;
+        aliases.root[id] = node.outputs[0];
+        aliases.offset[id] = simplify(aliases.offset[id] + (*offsets)[part]);
+      }
+    }
+    return true;
+  });
 }
 
 // Where a loop leaves what it carries depends on the number of its steps.
@@ -59,6 +134,7 @@ void copy_output(const Graph& graph, std::vector<Group>& groups, ValueId output,
 
 Aliases resolve_aliases(Graph& graph, std::vector<Group>& groups, const std::map<std::string, std::string>& in_place) {
   Aliases aliases = aliases_of(graph);
+  join_in_place(graph, groups, aliases);
   std::set<ValueId> taken = carried_results(graph);
   taken.insert(graph.inputs.begin(), graph.inputs.end());
   std::vector<std::string> names;
