@@ -237,63 +237,6 @@ TEST(Compile, SlicesThatAreViews) {
   EXPECT_EQ(compile(graph, parse_target("cpu")).plan().steps.size(), 3u);
 }
 
-// Kernels make the parts of large concatenations where they lie in the result, views of them and inner ones too.
-TEST(Compile, PartsAreMadeInPlace) {
-  const auto steps_of = [](const std::string& text) {
-    expect_compiles_right_with_random_constants(text);
-    return compile(parse_graph(text), parse_target("cpu")).plan().steps.size();
-  };
-  EXPECT_EQ(steps_of(R"(graph g (x: f32[1, 100, 96], y: f32[60, 160]) {
-    a = layer_norm(x) {axis = 2}
-    b = layer_norm(y) {axis = 1}
-    v = reshape(b) {shape = [1, 100, 96]}
-    inner = concat(a, v) {axis = 1}
-    u = negate(b)
-    s = softmax(x) {axis = 2}
-    joined = concat(s, inner) {axis = 1}
-    r = reduce_sum(joined) {axes = [2]}
-    return r, joined, u
-  })"),
-            5u);
-  EXPECT_EQ(steps_of(R"(graph g (x: f32[1, 16, 9, 9]) {
-    w = constant [1]: f32[64, 16, 3, 3]
-    v = constant [1]: f32[128, 64, 1, 1]
-    u = constant [1]: f32[24, 192, 1, 1]
-    a = conv(x, w)
-    b = conv(a, v)
-    joined = concat(a, b) {axis = 1}
-    y = conv(joined, u)
-    return y
-  })"),
-            3u);
-}
-
-// …but not those that are the caller's or constants, that come twice, begin between vectors, or lie in pieces.
-TEST(Compile, OtherPartsAreCopied) {
-  for (const auto& [joined, outputs] :
-       std::vector<std::pair<std::string, std::string>>{{"concat(a, s) {axis = 1}", "r, a"},
-                                                        {"concat(a, x) {axis = 1}", "r"},
-                                                        {"concat(a, w) {axis = 1}", "r"},
-                                                        {"concat(a, a) {axis = 1}", "r"},
-                                                        {"concat(n, m) {axis = 1}", "r"},
-                                                        {"concat(a, s) {axis = 2}", "r"}}) {
-    SCOPED_TRACE(joined);
-    const std::string text = R"(graph g (x: f32[1, 100, 96], y: f32[1, 101, 95]) {
-      w = constant [1]: f32[1, 100, 96]
-      a = layer_norm(x) {axis = 2}
-      s = softmax(x) {axis = 2}
-      n = layer_norm(y) {axis = 2}
-      m = softmax(y) {axis = 2}
-      joined = )" + joined + R"(
-      r = reduce_sum(joined) {axes = [2]}
-      return )" + outputs + "\n}";
-    expect_compiles_right_with_random_constants(text);
-    std::vector<std::string> names;
-    for (const Step& step : compile(parse_graph(text), parse_target("cpu")).plan().steps) names.push_back(step.name);
-    EXPECT_NE(std::ranges::find(names, "joined"), names.end());
-  }
-}
-
 // Rotations of halves are one kernel: parts of a small concatenation are computed where they go.
 TEST(Compile, RotaryEmbeddingIsOneKernel) {
   const std::string text = R"(graph g (x: f32[1, 3, 5, 8], cosine: f32[5, 8], sine: f32[5, 8]) {
