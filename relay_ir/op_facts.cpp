@@ -122,4 +122,16 @@ bool joins_whole(const Graph& graph, const Node& node) {
   return true;
 }
 
+int joined_axis(const Graph& graph, const Node& node) {
+  const auto uses = axes_of(graph, node)[0];
+  return static_cast<int>(std::ranges::find(uses, Kind::runs, &AxisUse::kind) - uses.begin());
+}
+
+bool joins_end_to_end(const Graph& graph, const Node& node) {
+  if (!joins_whole(graph, node)) return false;
+  const std::vector<Expr>& shape = graph.values[node.outputs[0]].type.shape;
+  return std::all_of(shape.begin(), shape.begin() + joined_axis(graph, node),
+                     [](const Expr& extent) { return is_const_int(extent, 1); });
+}
+
 }  // namespace tw::relay

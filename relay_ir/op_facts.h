@@ -114,5 +114,9 @@ bool is_strided(const Graph& graph, const Node& node);
 bool is_permutation(const Graph& graph, const Node& node);
 // Whole inputs, one after the other along an axis.
 bool joins_whole(const Graph& graph, const Node& node);
+// …which is this one of the result.
+int joined_axis(const Graph& graph, const Node& node);
+// …so that in row-major order all elements of one stand behind all of those before it.
+bool joins_end_to_end(const Graph& graph, const Node& node);
 
 }  // namespace tw::relay

@@ -6,7 +6,6 @@
 #include "relay_ir/compile/layout.h"
 #include "relay_ir/in_place.h"
 #include "relay_ir/op.h"
-#include "relay_ir/ops/common.h"
 #include "relay_ir/view.h"
 #include "runtime/memory.h"
 #include "tensor_ir/arith/simplify.h"
@@ -29,15 +28,13 @@ Aliases aliases_of(const Graph& graph) {
   return aliases;
 }
 
-// What a kernel makes, and nobody changes.
+// What kernels make, that is no output and updates nothing in place.
 std::set<ValueId> made_by_kernels(const Graph& graph, const std::vector<Group>& groups, const Aliases& aliases) {
+  const auto is_update = [&](int index) { return is_in_place(graph.nodes[index]); };
   std::set<ValueId> made;
   for (const Group& group : groups) {
-    const bool is_kernel = std::ranges::all_of(group.nodes, [&](int index) {
-      const Node& node = graph.nodes[index];
-      return node.regions.empty() && !node.op->is_on_host && !is_item(node) && !is_in_place(node);
-    });
-    if (is_kernel) made.insert(group.outputs.begin(), group.outputs.end());
+    if (!control_of(graph, group) && std::ranges::none_of(group.nodes, is_update))
+      made.insert(group.outputs.begin(), group.outputs.end());
   }
   for (const ValueId id : graph.outputs) made.erase(aliases.root[id]);
   return made;
@@ -46,22 +43,16 @@ std::set<ValueId> made_by_kernels(const Graph& graph, const std::vector<Group>& 
 // Where the parts of a concatenation begin in the result's bytes; nothing where they are not its bytes one after the
 // other, or not at multiples of what memory begins at.
 std::optional<std::vector<Expr>> offsets_of_parts(const Graph& graph, const Node& node) {
-  if (!joins_whole(graph, node) || is_in_place(node)) return std::nullopt;
-  const Value& result = graph.values[node.outputs[0]];
-  const auto uses = axes_of(graph, node)[0];
-  const auto axis = std::ranges::find(uses, AxisUse::Kind::runs, &AxisUse::kind) - uses.begin();
-  const std::vector<Expr>& shape = result.type.shape;
-  if (!is_const_int(product_of({shape.begin(), shape.begin() + axis}), 1)) return std::nullopt;
-  if (result.channel_block > 0 && axis != 1) return std::nullopt;
-  constexpr auto alignment = static_cast<int64_t>(storage_alignment);
+  if (!joins_end_to_end(graph, node) || is_in_place(node)) return std::nullopt;
+  const int64_t block = graph.values[node.outputs[0]].channel_block;
+  if (block > 0 && joined_axis(graph, node) != 1) return std::nullopt;
+  const auto is_multiple = [](const Expr& e, int64_t of) { return is_const_int(simplify(floor_mod(e, of)), 0); };
   std::vector<Expr> offsets;
   Expr offset(0);
   for (const ValueId id : node.inputs) {
     const Value& part = graph.values[id];
-    const bool is_whole =
-        part.channel_block == 0 || is_const_int(simplify(floor_mod(part.type.shape[1], part.channel_block)), 0);
-    if (part.channel_block != result.channel_block || !is_whole) return std::nullopt;
-    if (!is_const_int(simplify(floor_mod(offset, alignment)), 0)) return std::nullopt;
+    if (part.channel_block != block || (block > 0 && !is_multiple(part.type.shape[1], block))) return std::nullopt;
+    if (!is_multiple(offset, static_cast<int64_t>(storage_alignment))) return std::nullopt;
     offsets.push_back(offset);
     offset = simplify(offset + storage_bytes(part));
   }

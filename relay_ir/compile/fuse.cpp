@@ -417,4 +417,10 @@ Group group_of(const Graph& graph, std::vector<int> nodes, std::string name) {
   return group;
 }
 
+const Node* control_of(const Graph& graph, const Group& group) {
+  if (group.nodes.size() != 1) return nullptr;
+  const Node& node = graph.nodes[group.nodes[0]];
+  return node.regions.empty() && !is_item(node) && !node.op->is_on_host ? nullptr : &node;
+}
+
 }  // namespace tw::relay

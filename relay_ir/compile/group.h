@@ -24,6 +24,9 @@ std::vector<Group> fuse(const Graph& graph, const std::set<std::string>& unfused
 // These nodes, in order: what they read of others, and the last one's results.
 Group group_of(const Graph& graph, std::vector<int> nodes, std::string name);
 
+// The node that the group is, where no kernel computes it: of control flow, or a function of the host; null: another.
+const Node* control_of(const Graph& graph, const Group& group);
+
 // By buffer of the group's Func: inputs but constants of one element, which are code; then outputs.
 std::vector<ValueId> buffer_values(const Graph& graph, const Group& group);
 

@@ -35,9 +35,7 @@ std::vector<Expr> rows_of(const std::vector<Expr>& shape, size_t axis) {
 Func lower_concat(const Graph& graph, const Node& node, const std::unordered_map<ValueId, te::Tensor>& tensors,
                   const std::vector<te::Tensor>& inputs) {
   const TensorType& type = graph.values[node.outputs[0]].type;
-  const auto uses = axes_of(graph, node)[0];
-  const auto is_joined = [](const AxisUse& use) { return use.kind == AxisUse::Kind::runs; };
-  const size_t axis = std::find_if(uses.begin(), uses.end(), is_joined) - uses.begin();
+  const auto axis = static_cast<size_t>(joined_axis(graph, node));
   const bool is_row_major = graph.values[node.outputs[0]].channel_block == 0 &&
                             std::all_of(node.inputs.begin(), node.inputs.end(),
                                         [&](ValueId id) { return graph.values[id].channel_block == 0; });

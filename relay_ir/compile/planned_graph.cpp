@@ -92,11 +92,8 @@ std::map<std::string, std::string> append_in_place(const Node& loop, Graph& regi
     const ValueId before = region.inputs[i], after = region.outputs[first + i];
     if (uses.producer[after] < 0 || std::ranges::count(region.outputs, after) > 1) continue;
     Node& node = region.nodes[uses.producer[after]];
-    if (!joins_whole(region, node) || node.inputs[0] != before || region.values[after].channel_block > 0) continue;
-    const std::vector<AxisUse> axes = axes_of(region, node)[0];
-    const auto joined = std::ranges::find(axes, AxisUse::Kind::runs, &AxisUse::kind) - axes.begin();
-    const std::vector<Expr>& shape = region.values[before].type.shape;
-    if (!is_const_int(product_of({shape.begin(), shape.begin() + joined}), 1)) continue;
+    const bool appends = joins_end_to_end(region, node) && region.values[after].channel_block == 0;
+    if (!appends || node.inputs[0] != before) continue;
     node.decisions["in_place"] = {1};
     pairs[region.output_name(first + i)] = region.values[before].name;
   }
@@ -159,12 +156,6 @@ Func with_facts_of_buffers(Func func, const PlannedGraph& planned, const Group& 
 }
 
 }  // namespace
-
-const Node* control_of(const Graph& graph, const Group& group) {
-  if (group.nodes.size() != 1) return nullptr;
-  const Node& node = graph.nodes[group.nodes[0]];
-  return node.regions.empty() && !is_item(node) && !node.op->is_on_host ? nullptr : &node;
-}
 
 PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place,
                          const std::set<std::string>& unfused) {

@@ -44,9 +44,6 @@ struct PlannedGraph {
   std::unordered_map<ValueId, int64_t> alignment;  // of values that begin elsewhere than others: bytes
 };
 
-// The node that the group is, where no kernel computes it: of control flow, or a function of the host; null: another.
-const Node* control_of(const Graph& graph, const Group& group);
-
 // `in_place`, `unfused`: CompileOptions.
 PlannedGraph plan_groups(Graph graph, const std::map<std::string, std::string>& in_place,
                          const std::set<std::string>& unfused = {});

@@ -232,8 +232,8 @@ class LayoutAssignment {
     return node.op->kind == OpKind::elementwise || is_wanted_[node.outputs[0]] ||
            (form && may_take_words(node) && (form->groups > 1 || rereads_elements(node, *form)));
   }
-  // Each element is read by so many filters, one after the other, that a conversion is little beside the product: it
-  // has 8 of its bytes for as many multiplications as there are filters.  A larger window takes a copy anyway.
+  // Each element meets so many filters, one after the other, that converting it once, which reads and writes it, is
+  // little beside their multiplications.  The data of a larger window is copied anyway.
   bool rereads_elements(const Node& node, const Linear& form) {
     constexpr int64_t many_filters = 128;
     return form.groups == 1 && shape(node.outputs[0])[1] >= many_filters && !has_large_window(node);
@@ -248,7 +248,7 @@ class LayoutAssignment {
   void make_wanted(const Node& node) {
     const auto needs = [&](int user) {
       const Node& reader = graph_.nodes[user];
-      return reader.outputs.size() == 1 && !is_item(reader) && needs_blocks(reader);
+      return reader.outputs.size() == 1 && needs_blocks(reader);
     };
     if (node.outputs.size() != 1) return;
     const ValueId out = node.outputs[0];
@@ -261,7 +261,7 @@ class LayoutAssignment {
       data.push_back(id);
       elements += element_count(shape(id));
     }
-    for (const ValueId id : data) is_blocked_[id] = true;
+    for (const ValueId id : data) is_blocked_[id] = true;  // as it would be
     is_wanted_[out] = elements <= element_count(shape(out)) && gives_blocks(node);
     for (const ValueId id : data) is_blocked_[id] = false;
     is_blocked_[out] = is_wanted_[out];
@@ -338,7 +338,7 @@ class LayoutAssignment {
   bool has_bytes_ = false;  // that convolutions multiply
   const Uses uses_;
   std::vector<bool> is_blocked_;                      // by ValueId
-  std::vector<bool> is_wanted_;                       // by ValueId: in blocks by those that read it
+  std::vector<bool> is_wanted_;                       // by ValueId: in blocks for those that read it
   std::unordered_map<ValueId, ValueId> conversions_;  // to the other layout
 };
 

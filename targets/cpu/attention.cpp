@@ -21,6 +21,8 @@ namespace tw::cpu {
 
 using namespace attention;
 
+namespace {
+
 // Where their number is open, a last tile has code of its own for each that may be left.
 constexpr int most_open_rows = 6;
 
@@ -38,6 +40,8 @@ int64_t choose_chunks(int64_t heads, int64_t tiles, const Tile& tile, int thread
   }
   return best;
 }
+
+}  // namespace
 
 bool schedule_attention(Schedule& schedule, const Target& target) {
   if (!has_block(schedule, mixed) || !has_block(schedule, scores)) return false;

@@ -183,6 +183,22 @@ TEST(Attention, ScoresAreNeverInMemory) {
   }
 }
 
+// A head is one task, or several where that leaves no thread without work.
+TEST(Attention, TasksAreAsManyAsBalanceThreads) {
+  const auto tasks_of = [](const std::string& heads, int threads) {
+    const std::string type = "f32[1, " + heads + ", 197, 64]";
+    const Graph graph = parse_graph("graph g (q: " + type + ", k: " + type + ", v: " + type +
+                                    ") {\n y = attention(q, k, v)\n return y\n}");
+    const Func func = lower_group(graph, fuse(graph)[0]);
+    const Func scheduled = cpu::default_schedule(func, core(512, 32, threads)).func();
+    const auto* task = scheduled.body.as<For>();
+    return task ? as_int(task->extent) : std::nullopt;
+  };
+  EXPECT_EQ(tasks_of("12", 2), 12);
+  EXPECT_EQ(tasks_of("3", 2), 6);
+  EXPECT_EQ(tasks_of("1", 2), 2);
+}
+
 // Parts change the order of sums, nothing else.
 TEST(Attention, PartsMeanTheSame) {
   for (const TextCase& c : cut_cases) {

@@ -66,5 +66,34 @@ TEST(Concatenations, OtherPartsAreCopied) {
   }
 }
 
+TEST(Concatenations, LargeOnesCopyTheirParts) {
+  expect_compiles_right(R"(graph g (x: f32[1, 4, 37, 64], y: f32[1, 4, 1, 64], z: f32[1, 16, 20, 20]) {
+    seven = constant [7]: f32[4, 1, 1]
+    wide = reshape(seven) {shape = [1, 4, 1, 1]}
+    w = constant [0.25]: f32[16, 16, 1, 1]
+    j = concat(x, y, x) {axis = 2}
+    r = relu(j)
+    c = conv(z, w)
+    d = relu(c)
+    k = concat(c, d) {axis = -3}
+    s = reduce_mean(k) {axes = [2, 3]}
+    return r, k, s
+  })");
+}
+
+// Parts whose extents share no factor with a vector's, along each axis: rows of neighbours, shared out.
+TEST(Concatenations, PartsAreCopiedInParallel) {
+  CompileReport report;
+  for (const char* axis : {"0", "1", "3"}) {
+    const std::string text = std::string(R"(graph g (x: f32[32, 64, 28, 28], y: f32[32, 64, 28, 28]) {
+      j = concat(x, y) {axis = )") +
+                             axis + "}\n return j\n}";
+    const Executable executable = compile(parse_graph(text), parse_target("cpu"), {}, &report);
+    EXPECT_TRUE(report.serial_loops.empty()) << report.serial_loops[0];
+    ASSERT_EQ(executable.plan().steps.size(), 2u);
+    for (const Step& step : executable.plan().steps) EXPECT_GT(step.tasks, 1);
+  }
+}
+
 }  // namespace
 }  // namespace tw::relay::test
