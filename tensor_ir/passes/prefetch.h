@@ -12,8 +12,8 @@ enum class Cache { first, second, third };
 const char* prefetch_attribute(Cache cache);
 
 // A buffer that is read in pieces, each by several iterations of loops with `prefetch_parts` (so many of the loop's,
-// one after the other): within them the loop with prefetch_next = {B: bytes of a piece} asks for the next piece
-// meanwhile, an equal part in each iteration.
+// one after the other; of a loop of open extent all, if they are as many): within them the loop with
+// prefetch_next = {B: bytes of a piece} asks for the next piece meanwhile, an equal part in each iteration.
 inline constexpr const char* prefetch_parts_attribute = "prefetch_parts";
 inline constexpr const char* prefetch_next_attribute = "prefetch_next";
 

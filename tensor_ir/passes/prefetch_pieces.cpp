@@ -4,9 +4,9 @@
 //     for k in 0..64 attrs {prefetch_next = {B: 8192}} {    for k in 0..64 {
 //       … B[t // 4 * 2048 + k * 32] …                ⇒       prefetch(B[t // 4 * 2048 + … + k * 8], 2)
 //
-// While loops over tiles are whole: the last tile, which gets code of its own afterwards, asks for its part too; but
-// not where the number of tiles is open, 0..(n + 7) // 8, and it may be the only one: a piece that is used once comes
-// as fast as its neighbours do, without being asked for.
+// The last tile, which gets code of its own afterwards, asks for its part too.  Where the number of tiles is open,
+// 0..(n + 7) // 8, the size of a part and how many lines a step asks for are computed in the run, and nothing is asked
+// for where there are fewer tiles than `prefetch_parts`: a piece that is used once comes as fast as its neighbours do.
 #include <algorithm>
 #include <optional>
 
@@ -21,14 +21,17 @@ namespace {
 
 // The number that these loops count together, and how many there are.
 struct Position {
-  Expr number = Expr(0);
-  int64_t count = 1;
+  Expr number = Expr(0), count = Expr(1);
 
-  void add(const Expr& digit, int64_t extent) {
+  void add(const Expr& digit, const Expr& extent) {
     number = number * extent + digit;
-    count *= extent;
+    count = simplify(count * extent);
   }
 };
+
+Expr ceil_div(const Expr& a, const Expr& b) {
+  return floor_div(a + b - 1, b);
+}
 
 // The loops with `prefetch_parts` count the parts, those from there to the one with "prefetch_next" the steps of a
 // part.
@@ -37,7 +40,7 @@ class Pieces {
   Stmt run(const Stmt& s) {
     return rewrite(s, [&](const For& loop) -> Stmt {
       const Position parts = parts_, steps = steps_;
-      const Expr is_whole = is_whole_;
+      const Expr is_worth = is_worth_;
       const size_t open = inner_.size();
       std::optional<int64_t> count;
       BufferBytes next;
@@ -54,30 +57,26 @@ class Pieces {
         }
       }
       if (count) {
-        parts_.add(floor_mod(loop.var, Expr(*count)), *count);
         steps_ = {}, inner_.clear();
-        if (const Expr whole = is_whole_tile(loop); whole.is_defined())
-          is_whole_ = is_whole_.is_defined() ? is_whole_ && whole : whole;
+        if (as_int(loop.extent)) {
+          parts_.add(floor_mod(loop.var, Expr(*count)), Expr(*count));
+        } else {
+          parts_.add(loop.var, loop.extent);
+          is_worth_ = loop.extent >= *count;
+        }
       } else {
-        steps_.add(loop.var, as_int(loop.extent).value_or(1));
+        steps_.add(loop.var, as_int(loop.extent) ? loop.extent : Expr(1));
         inner_.push_back(loop.var);
       }
       Stmt body = run(loop.body);
       for (const auto& [name, bytes] : next) body = ask_ahead(loop, name, bytes, body);
-      parts_ = parts, steps_ = steps, is_whole_ = is_whole;
+      parts_ = parts, steps_ = steps, is_worth_ = is_worth;
       inner_.resize(std::min(open, inner_.size()));
       return make_stmt<For>(loop.var, loop.extent, loop.loop_kind, body, loop.thread, others, loop.span);
     });
   }
 
  private:
-  // Of an open number of tiles, (n + 7) // 8: whether this one is surely no rest, t * 8 < n - 7.
-  static Expr is_whole_tile(const For& loop) {
-    const auto* tiles = loop.extent.as<Binary>();
-    const auto size = tiles && tiles->op == BinaryOp::floor_div ? as_int(tiles->b) : std::nullopt;
-    return size ? simplify(loop.var * *size < tiles->a - 2 * (*size - 1)) : Expr();
-  }
-
   // `bytes`: of a piece of the buffer.
   Stmt ask_ahead(const For& loop, const std::string& name, int64_t bytes, const Stmt& body) const {
     Buffer buffer;
@@ -91,25 +90,30 @@ class Pieces {
           first = first_element(l.indices[0]), buffer = l.buffer;
         });
     if (!first.is_defined() || first.dtype().lanes != 1) return body;
-    const int64_t size = buffer->dtype.bytes();
-    const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-    const int64_t part = divide_up(bytes, parts_.count);
-    int64_t step = divide_up(part, steps_.count);
-    step = step > line_bytes ? divide_up(step, line_bytes) * line_bytes : divide_up(step, size) * size;
-    const Expr at =
-        substitute(first, start) + bytes / size + parts_.number * (part / size) + steps_.number * (step / size);
-    std::vector<Stmt> asked;
-    for (int64_t line = 0; line < step; line += line_bytes) {
-      const Expr address = simplify(at + line / size);
-      asked.push_back(make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {address}), Expr(2)})));
+    const int64_t size = buffer->dtype.bytes(), of_line = line_bytes / size;
+    const Expr next = substitute(first, start) + bytes / size, steps = steps_.count;
+    const auto ask = [&](const Expr& element) {
+      return make_stmt<Evaluate>(call(Intrinsic::prefetch, {load(buffer, {simplify(element)}), Expr(2)}));
+    };
+    if (is_worth_.is_defined()) {
+      const Expr part = ceil_div(Expr(bytes / size), parts_.count);
+      const Expr lines = select(is_worth_, ceil_div(part, steps * of_line), Expr(0));
+      const Expr at = next + parts_.number * part + floor_div(steps_.number * part, steps);
+      const Var line("line");
+      return seq({make_stmt<For>(line, simplify(lines), LoopKind::serial, ask(at + line * of_line)), body});
     }
-    Stmt all = seq(std::move(asked));
-    if (is_whole_.is_defined()) all = make_stmt<If>(is_whole_, all);
-    return seq({all, body});
+    const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+    const int64_t part = divide_up(bytes, *as_int(parts_.count));
+    int64_t step = divide_up(part, *as_int(steps));
+    step = step > line_bytes ? divide_up(step, line_bytes) * line_bytes : divide_up(step, size) * size;
+    const Expr at = next + parts_.number * (part / size) + steps_.number * (step / size);
+    std::vector<Stmt> asked;
+    for (int64_t line = 0; line < step; line += line_bytes) asked.push_back(ask(at + line / size));
+    return seq({seq(std::move(asked)), body});
   }
 
   Position parts_, steps_;
-  Expr is_whole_;           // that there is something to ask for, where it is open
+  Expr is_worth_;           // where the number of parts is open: that there are enough of them
   std::vector<Var> inner_;  // of the steps
 };
 

@@ -184,7 +184,6 @@ struct PanelUse {
 
 // What is packed where it is used is so once for all tasks of a panel, or of a block of rows: these are one.
 PanelUse fuse_tasks(Schedule& schedule, const Plan& c, const ContractionLoops& loops, const Target& target) {
-  constexpr int64_t most_rows = 96;  // of an open number: what fewer tiles ask for is the whole panel, too
   PanelUse use{{}, {1}, loops.reduce};
   for (const LoopRef& loop : loops.panel)
     use.extents.push_back(is_open(schedule, loop) ? 1 : extent_of(schedule, loop));
@@ -199,12 +198,8 @@ PanelUse fuse_tasks(Schedule& schedule, const Plan& c, const ContractionLoops& l
     use.outside = fuse_outside(schedule, tasks, loops.has_partial_tile, target);
   }
   const auto& [parallel, tile] = use.outside;
-  // Two at least: what a single tile asks for comes no sooner than by itself.
-  if (is_open(schedule, tile) && !(tile == parallel)) {
-    const std::vector<int64_t> usual = c.usual_rows();
-    const int64_t fewest = usual.empty() ? most_rows : std::min(most_rows, usual.front());
-    use.extents.back() = std::max<int64_t>(2, divide_up(fewest, c.atom.m * c.tile.rows));
-  }
+  // Of an open number, two at least: what a single tile asks for comes no sooner than by itself.
+  if (is_open(schedule, tile) && !(tile == parallel)) use.extents.back() = 2;
   return use;
 }
 
