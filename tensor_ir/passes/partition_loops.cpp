@@ -16,7 +16,8 @@
 //   if (i*4 <= n - 4) { whole tile }
 //   else if (n - i*4 == 1) { tile of 1 row } else if (n - i*4 == 2) { … } else { tile of 3 rows }
 //
-// Where that tile is several register tiles and what lies around them, the copies are of each register tile.
+// Of rows that are lanes, a copy for each number of vectors, of which the last is masked.  Where that tile is several
+// register tiles and what lies around them, the copies are of each register tile.
 //
 // A loop that may have tiles beyond these rows ends before them:
 //
@@ -97,7 +98,7 @@ Expr to_expr(const Linear& linear) {
 struct TileCondition {
   Linear slack;
   bool is_first_iteration = false;        // the guards are `v == 0` instead
-  bool has_lanes = false;                 // some guards are of lanes of vectors, which are masked
+  int64_t lanes = 0;                      // some guards are of so many lanes of vectors, which are masked
   int64_t most_without_rows = INT64_MIN;  // the guards' slack without its terms: below 0, none holds for no rows
   std::vector<const ExprNode*> guards;
 };
@@ -133,7 +134,8 @@ Body scan(const Stmt& s) {
 struct Split {
   Linear tile;       // without the loops within, which take the most from it
   int64_t most = 0;  // its constant, and the most that these loops add
-  bool has_inner = false, has_lanes = false;
+  int64_t lanes = 0;
+  bool has_inner = false;
   bool is_usable = true;
 };
 
@@ -145,7 +147,7 @@ Split split_slack(const Linear& slack, const Body& body) {
       split.tile.constant += std::min<int64_t>(0, coefficient * (inner->second - 1));
       split.most += std::max<int64_t>(0, coefficient * (inner->second - 1));
       split.has_inner = true;
-      split.has_lanes = split.has_lanes || body.lanes.count(atom.get()) != 0;
+      if (body.lanes.count(atom.get())) split.lanes = std::max(split.lanes, inner->second);
     } else if (uses_any(atom, body.bound)) {
       split.is_usable = false;
     } else {
@@ -395,33 +397,49 @@ class Partitioner {
     return with_fresh_names(apart(body, outside));
   }
 
-  // The tail of a tile whose number of rows is not known yet.  With `rest` the sum of the slack's terms, it is what
-  // lies within 1 … most rows.
+  // The tail of a tile whose number of rows, or of lanes, is not known yet.  With `rest` the sum of the slack's terms,
+  // it is what lies within 1 … most rows.
   Stmt open_tail(const TileCondition& condition, const Stmt& body, const Assumptions& known, const TailOf& tail_of) {
-    const int64_t most = -condition.slack.constant - 1;
-    if (!is_open(condition) || condition.has_lanes || most < 1 || most >= most_open_rows ||
-        copies_ * (most + 1) * count_stores(body) > most_copied_stores) {
+    const int64_t most = -condition.slack.constant - 1, step = std::max<int64_t>(1, condition.lanes);
+    const int64_t copies =
+        (most + step - 1) / step;  // one for each number of rows, or of vectors, of which the last is masked
+    if (!is_open(condition) || copies < (step > 1 ? 2 : 1) || copies >= most_open_rows ||
+        copies_ * (copies + 1) * count_stores(body) > most_copied_stores) {
       return tail_of(body, known);
     }
     Linear rest = condition.slack;
     rest.constant = 0;
     const Expr rows = simplify(to_expr(rest), known);
+    // With fewer rows than one there is no tile, but that has to be proven.
+    const bool is_never_empty = can_prove(rows > 0, known);
+    // With more rows than (count - 1) · step, and at most count · step.
     const auto with_rows = [&](int64_t count) {
       return replace_guards(body, condition.guards, [&](const Expr& guard) {
         Linear left = *linear_slack_of(guard);
         for (const auto& [atom, coefficient] : condition.slack.terms) left.add(atom, -coefficient);
-        left.constant += count;
-        return Expr(0) <= to_expr(left);
+        const auto holds_of = [&](int64_t count_of_rows) {
+          Linear of_rows = left;
+          of_rows.constant += count_of_rows;
+          return Expr(0) <= to_expr(of_rows);
+        };
+        if (step == 1) return holds_of(count);
+        const Expr in_last = count > 1 ? holds_of((count - 1) * step) || guard : guard;
+        return holds_of(count * step) && in_last;
       });
     };
-    // With fewer rows than one there is no tile, but that has to be proven.
-    const bool is_never_empty = can_prove(rows > 0, known);
-    const int64_t outside = std::exchange(copies_, copies_ * (most + 1));
-    Stmt cases = is_never_empty                    ? tail_of(with_rows(1), known)
-                 : condition.most_without_rows < 0 ? tail_of(replace_guards(body, condition.guards, false), known)
-                                                   : tail_of(body, known);
-    for (int64_t count = is_never_empty ? 2 : 1; count <= most; ++count)
-      cases = make_stmt<If>(equal(rows, count), tail_of(with_rows(count), known), cases);
+    const int64_t outside = std::exchange(copies_, copies_ * (copies + 1));
+    Stmt cases;
+    if (step > 1) {
+      cases = tail_of(with_rows(copies), known);
+      for (int64_t count = copies - 1; count >= 1; --count)
+        cases = make_stmt<If>(rows <= count * step, tail_of(with_rows(count), known), cases);
+    } else {
+      cases = is_never_empty                    ? tail_of(with_rows(1), known)
+              : condition.most_without_rows < 0 ? tail_of(replace_guards(body, condition.guards, false), known)
+                                                : tail_of(body, known);
+      for (int64_t count = is_never_empty ? 2 : 1; count <= most; ++count)
+        cases = make_stmt<If>(equal(rows, count), tail_of(with_rows(count), known), cases);
+    }
     copies_ = outside;
     return cases;
   }
@@ -485,16 +503,16 @@ class Partitioner {
   std::vector<TileCondition> find_conditions(const Var& var, const Stmt& s, const Assumptions& known) {
     const Body body = scan(s);
     std::vector<TileCondition> conditions;
-    auto add = [&](const Linear& slack, bool is_first_iteration, const Expr& guard, bool has_lanes = false,
+    auto add = [&](const Linear& slack, bool is_first_iteration, const Expr& guard, int64_t lanes = 0,
                    int64_t most_without_rows = INT64_MIN) {
       for (TileCondition& condition : conditions) {
         if (condition.is_first_iteration != is_first_iteration || !(condition.slack == slack)) continue;
         condition.guards.push_back(guard.get());
-        condition.has_lanes = condition.has_lanes || has_lanes;
+        condition.lanes = std::max(condition.lanes, lanes);
         condition.most_without_rows = std::max(condition.most_without_rows, most_without_rows);
         return;
       }
-      conditions.push_back({slack, is_first_iteration, has_lanes, most_without_rows, {guard.get()}});
+      conditions.push_back({slack, is_first_iteration, lanes, most_without_rows, {guard.get()}});
     };
     for_each_guard(s, [&](const Expr& guard) {
       const auto* comparison = guard.as<Binary>();
@@ -510,7 +528,7 @@ class Partitioner {
       const Expr holds = Expr(0) <= to_expr(split.tile);
       if (can_prove(holds, known)) return;   // the simplifier's
       if (can_prove(!holds, known)) return;  // no whole tile at all
-      add(split.tile, false, guard, split.has_lanes, split.most);
+      add(split.tile, false, guard, split.lanes, split.most);
     });
     // Peeling the first iteration comes first: it is what makes the rest of the loop simple.
     std::stable_sort(conditions.begin(), conditions.end(), [](const TileCondition& a, const TileCondition& b) {
