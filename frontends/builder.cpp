@@ -268,17 +268,27 @@ void Builder::rely_on_equal(const Expr& a, const Expr& b) {
   relay::rely_on(a, b, place_of(node_), graph_.equalities);
 }
 
+int Builder::count_items(ValueId list) {
+  const auto shape = static_shape(type(list));
+  if (!shape || shape->size() > 1) refuse("as many sizes as a run says, in " + to_string(type(list)));
+  const int64_t count = element_count(*shape);
+  if (count > most_items) {
+    throw Error(ErrorCode::limit, op() + ": a list of " + std::to_string(count) + " sizes or axes; the limit is " +
+                                      std::to_string(most_items));
+  }
+  return static_cast<int>(count);
+}
+
 std::vector<Expr> Builder::emit_items(ValueId x, DimensionBounds bounds) {
   if (const auto elements = known_elements(x); elements && type(x).rank() <= 1 && type(x).dtype.is_integer()) {
     std::vector<Expr> dims;
     for (const Expr& element : *elements) dims.push_back(as_int(element) ? Expr(*as_int(element)) : element);
     return dims;
   }
-  const auto shape = static_shape(type(x));
-  if (!shape || shape->size() > 1) refuse("as many sizes as a run says, in " + to_string(type(x)));
-  if (shape->empty()) return {emit_item(x, bounds)};
+  const int count = count_items(x);
+  if (type(x).rank() == 0) return {emit_item(x, bounds)};
   std::vector<Expr> dims;
-  for (int64_t i = 0; i < shape->at(0); ++i) dims.push_back(emit_item(emit_pick(*this, x, 0, i), bounds));
+  for (int i = 0; i < count; ++i) dims.push_back(emit_item(emit_pick(*this, x, 0, i), bounds));
   return dims;
 }
 

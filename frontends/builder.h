@@ -158,6 +158,10 @@ class Builder {
   Expr new_number(DimensionBounds bounds);  // that an item of this node is to read
   // A number of the run that the node calls so.
   Expr number(const std::string& what, DimensionBounds bounds);
+  // Of a list of sizes, axes or pads; refuses the node where a run says how many, Error(limit) for more than
+  // most_items.
+  int count_items(ValueId list);
+  static constexpr int most_items = 64;  // twice the dimensions of a tensor, as pads have them
   std::vector<Expr> emit_items(ValueId x, DimensionBounds bounds = {0});
   // Numbers of which some depend on open dimensions.
   ValueId emit_sizes(std::vector<Expr> values, const Shape& shape);

@@ -25,10 +25,8 @@ ReduceArguments arguments_of(Context& c) {
   const bool has_all =
       c.has_input(1) && !c.is_known(1) && rank > 0 && is_const_int(product_of(c.type(c.input(1)).shape), rank);
   if (c.has_input(1) && !c.is_known(1) && !has_all && rank > 0) {
-    const auto count = as_int(simplify(product_of(c.type(c.input(1)).shape)));
-    if (!count) c.refuse("as many axes as a run says");
+    result.computed_count = c.count_items(c.input(1));
     result.computed = emit_is_chosen(c, c.input(1), rank);
-    result.computed_count = static_cast<int>(*count);
     return result;
   }
   result.axes = has_all ? axes_from(c, x) : rule_axes(c, axes_of(c, 1), rank);

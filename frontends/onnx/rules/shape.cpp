@@ -21,12 +21,12 @@ ValueId computed_shape(Context& c, ValueId x, bool zero_is_zero) {
   Integers n(c);
   const std::vector<Expr> from = c.type(x).shape;
   ValueId shape = emit_cast(c, c.input(1), i64);
-  const auto length = static_shape(c.type(shape));
-  if (!length || length->size() != 1) c.refuse("a shape of " + to_string(c.type(shape)));
+  const int count = c.count_items(shape);
+  if (c.type(shape).rank() != 1) c.refuse("a shape of " + to_string(c.type(shape)));
   if (!zero_is_zero) {
     std::vector<Expr> copied = from;
-    copied.resize(static_cast<size_t>(length->at(0)), Expr(0));
-    shape = n.where(n("equal", shape, n.number(0)), c.emit_sizes(copied, *length), shape);
+    copied.resize(static_cast<size_t>(count), Expr(0));
+    shape = n.where(n("equal", shape, n.number(0)), c.emit_sizes(copied, {count}), shape);
   }
   const ValueId is_inferred = n("equal", shape, n.number(-1));
   const ValueId others = emit_reduce(c, "reduce_prod", n.where(is_inferred, n.number(1), shape), {0}, false);
@@ -89,13 +89,6 @@ ValueId import_flatten(Context& c) {
   return emit_reshape_open(c, x, {simplify(rows), simplify(columns)});
 }
 
-// Of a list, which says how many dimensions there are then.
-int length_of(Context& c, ValueId list) {
-  const auto length = as_int(simplify(product_of(c.type(list).shape)));
-  if (!length) c.refuse("as many axes as a run says");
-  return static_cast<int>(*length);
-}
-
 ValueId import_squeeze(Context& c) {
   const ValueId x = c.input(0);
   const std::vector<Expr> dims = c.type(x).shape;
@@ -107,7 +100,7 @@ ValueId import_squeeze(Context& c) {
       is_const_int(product_of(c.type(c.input(1)).shape), std::count_if(dims.begin(), dims.end(), is_one));
   const bool all = has_all || (!c.has_input(1) && !c.has_attribute("axes"));
   if (!all && c.has_input(1) && !c.is_known(1))
-    return emit_squeeze(c, x, emit_is_chosen(c, c.input(1), rank_of(c, x)), length_of(c, c.input(1)));
+    return emit_squeeze(c, x, emit_is_chosen(c, c.input(1), rank_of(c, x)), c.count_items(c.input(1)));
   const std::vector<int> axes = all ? std::vector<int>() : rule_axes(c, axes_of(c, 1), rank_of(c, x));
   std::vector<Expr> shape;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
@@ -122,7 +115,7 @@ ValueId import_unsqueeze(Context& c) {
   const ValueId x = c.input(0);
   const std::vector<Expr> dims = c.type(x).shape;
   if (c.has_input(1) && !c.is_known(1)) {
-    const int rank = static_cast<int>(dims.size()) + length_of(c, c.input(1));
+    const int rank = static_cast<int>(dims.size()) + c.count_items(c.input(1));
     return emit_unsqueeze(c, x, emit_is_chosen(c, c.input(1), rank), rank);
   }
   const Ints given = axes_of(c, 1);
@@ -158,11 +151,11 @@ ValueId import_expand(Context& c) {
     // Where it says 1, the dimension stays.
     Integers n(c);
     const ValueId wanted = emit_cast(c, c.input(1), i64);
-    const auto length = static_shape(c.type(wanted));
-    if (!length || length->size() != 1) c.refuse("a shape of " + to_string(c.type(wanted)));
-    std::vector<Expr> own(dims.end() - std::min<int64_t>(length->at(0), std::ssize(dims)), dims.end());
-    own.insert(own.begin(), static_cast<size_t>(length->at(0)) - own.size(), Expr(1));
-    shape = c.emit_items(n.where(n("equal", wanted, n.number(1)), c.emit_sizes(own, *length), wanted));
+    const int count = c.count_items(wanted);
+    if (c.type(wanted).rank() != 1) c.refuse("a shape of " + to_string(c.type(wanted)));
+    std::vector<Expr> own(dims.end() - std::min<int64_t>(count, std::ssize(dims)), dims.end());
+    own.insert(own.begin(), static_cast<size_t>(count) - own.size(), Expr(1));
+    shape = c.emit_items(n.where(n("equal", wanted, n.number(1)), c.emit_sizes(own, {count}), wanted));
   }
   for (size_t i = shape.size(); i < dims.size(); ++i) shape.insert(shape.begin(), dims[dims.size() - 1 - i]);
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -284,7 +277,7 @@ ValueId import_computed_slice(Context& c) {
   ValueId x = c.input(0);
   const int rank = rank_of(c, x);
   const ValueId starts = emit_cast(c, c.input(1), i64), ends = emit_cast(c, c.input(2), i64);
-  const int count = length_of(c, starts);
+  const int count = c.count_items(starts);
   const bool has_steps = c.has_input(4), has_known_axes = !c.has_input(3) || c.constant(c.input(3));
   Ints axes;
   for (int i = 0; i < count; ++i) axes.push_back(i);
@@ -374,7 +367,7 @@ ValueId import_pad(Context& c) {
   if (has_computed_axes) {
     Integers n(c);
     const ValueId pads = emit_cast(c, c.input(1), i64);
-    const int64_t count = length_of(c, c.input(3));
+    const int64_t count = c.count_items(c.input(3));
     for (const int64_t first : {int64_t{0}, count}) {
       const ValueId side = emit_slice(c, pads, 0, Expr(first), Expr(count));
       for (const Expr& pad : c.emit_items(emit_by_axis(c, side, c.input(3), rank, 0))) given.push_back(pad);

@@ -327,6 +327,16 @@ TEST(OnnxImport, NamesTheNodeOfAShapeError) {
   expect_error(model(parts), ErrorCode::shape, {"the model: ", "`sum`", "f32[2, 3]", "f32[2, 4]"});
 }
 
+TEST(OnnxImport, LimitsListsOfSizesThatARunComputes) {
+  GraphParts parts;
+  parts.inputs = {value_info("x", 1, {2, 3}), value_info("sizes", 7, {1 << 30})};
+  parts.outputs = {value_info("y", 1, {2, 3})};
+  for (const char* op : {"Reshape", "Expand", "Unsqueeze", "ReduceSum"}) {
+    parts.nodes = {node(op, {"x", "sizes"}, {"y"})};
+    expect_error(model(parts), ErrorCode::limit, {op, "a list of 1073741824", "the limit is 64"});
+  }
+}
+
 TEST(OnnxImport, LimitsNesting) {
   Message inner = graph({{node("Relu", {"x"}, {"r"})}, {}, {}, {value_info("r", 1, {2, 3})}});
   for (int i = 0; i < 200; ++i) {
