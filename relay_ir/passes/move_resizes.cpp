@@ -1,0 +1,159 @@
+// A 1×1 convolution mixes the channels of each position, a resize the positions of each channel.  Where the resize
+// makes many positions of few, the convolution goes before it; of channels that are put together, for each part by
+// itself, and the parts are added up.
+//
+//   y = conv(resize(x), w)                ⇒   y = resize(conv(x, w))
+//   y = conv(concat(a, resize(b)), w)     ⇒   y = conv(a, w[:, of a]) + resize(conv(b, w[:, of b]))
+//
+// A resize is one or several nodes interpolate(x, indices, weights).  The heads of segmentation networks are such: of
+// maps of four sizes, all but the largest are enlarged before they are mixed.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+
+namespace tw::relay {
+namespace {
+
+// Some of the channels that a convolution mixes.
+struct Part {
+  ValueId data = no_value;             // before it is resized, where that is to move
+  std::vector<const Node*> resizes{};  // to move, the first one first
+  int64_t channels = 0;
+};
+
+int64_t positions_of(const TensorType& type) {
+  const Shape shape = typical_shape(type);
+  return std::accumulate(shape.begin() + 2, shape.end(), shape[0], std::multiplies<>());
+}
+
+class ResizeMover {
+ public:
+  explicit ResizeMover(const Graph& graph) : graph_(graph), uses_(graph), copy_(graph) {}
+
+  Graph run() {
+    return copy_.rewrite([&](const Node& node) { return replacement(node); });
+  }
+
+ private:
+  // One group, no window, and weights [out, in, 1, …] of the data's type.
+  bool mixes_channels(const Node& node) const {
+    const auto form = linear_of(graph_, node);
+    if (!form || form->filter_axis != 0 || form->groups != 1 || node.op->name != "conv") return false;
+    const TensorType &data = graph_.values[node.inputs[0]].type, &weight = graph_.values[node.inputs[1]].type;
+    if (!graph_.is_constant(node.inputs[1]) || weight.dtype != data.dtype || !data.dtype.is_float()) return false;
+    const auto uses = axes_of(graph_, node)[0];
+    for (size_t d = 0; d < uses.size(); ++d)
+      if (d != 1 && !uses[d].is_same(static_cast<int>(d))) return false;
+    return weight.rank() == data.rank();
+  }
+
+  // The node that makes the value for one user only.
+  const Node* maker_of(ValueId id, std::string_view op) const {
+    const int producer = uses_.producer[id];
+    if (producer < 0 || uses_.is_output[id] || uses_.users[id].size() != 1) return nullptr;
+    return graph_.nodes[producer].op->name == op ? &graph_.nodes[producer] : nullptr;
+  }
+
+  // `least`: channels that are mixed for each position that there is more, for the resize to move.
+  Part part_of(ValueId id, int64_t outputs, int64_t least) const {
+    const TensorType& type = graph_.values[id].type;
+    const Part whole{id, {}, as_int(type.shape[1]).value_or(0)};
+    Part part = whole;
+    while (const Node* resize = maker_of(part.data, "interpolate")) {
+      if (resize->attributes.get_int("axis") < 2) break;
+      part.resizes.insert(part.resizes.begin(), resize);
+      part.data = resize->inputs[0];
+    }
+    // More channels take longer to resize.
+    const int64_t before = positions_of(graph_.values[part.data].type), after = positions_of(type);
+    const bool is_worth = outputs <= 2 * part.channels && part.channels * (after - before) >= least * after;
+    return is_worth && 2 * before <= after ? part : whole;
+  }
+
+  ValueId replacement(const Node& node) {
+    if (!mixes_channels(node)) return no_value;
+    // A sum of maps takes as long as it takes to mix so many channels: it waits for memory.
+    constexpr int64_t sum = 32;
+    const Node* join = maker_of(node.inputs[0], "concat");
+    if (join && join->attributes.get_int("axis") != 1) join = nullptr;
+    const std::vector<ValueId> inputs = join ? join->inputs : std::vector<ValueId>{node.inputs[0]};
+    const int64_t outputs = *as_int(graph_.values[node.inputs[1]].type.shape[0]);
+    std::vector<Part> parts;
+    for (const ValueId id : inputs) parts.push_back(part_of(id, outputs, join ? sum : 1));
+    const auto moves = [](const Part& part) { return !part.resizes.empty(); };
+    const auto is_unknown = [](const Part& part) { return part.channels == 0; };
+    if (std::ranges::none_of(parts, moves) || std::ranges::any_of(parts, is_unknown)) return no_value;
+
+    std::vector<ValueId> stay, terms;
+    std::vector<std::pair<int64_t, int64_t>> stay_channels;
+    int64_t begin = 0;
+    for (const Part& part : parts) {
+      const std::pair<int64_t, int64_t> channels{begin, begin + part.channels};
+      begin = channels.second;
+      if (moves(part)) {
+        terms.push_back(resized(node, part, mixed(node, copy_[part.data], {channels})));
+      } else {
+        stay.push_back(copy_[part.data]);
+        stay_channels.push_back(channels);
+      }
+    }
+    if (!stay.empty()) terms.push_back(mixed(node, joined(stay, join), stay_channels));
+    return std::accumulate(terms.begin() + 1, terms.end(), terms[0],
+                           [&](ValueId sum, ValueId term) { return copy_.add(node, "add", {sum, term})[0]; });
+  }
+
+  Graph& to() { return copy_.to(); }
+
+  // The convolution of some of its channels.
+  ValueId mixed(const Node& node, ValueId data, const std::vector<std::pair<int64_t, int64_t>>& channels) {
+    const NDArray weight = columns_of(*graph_.values[node.inputs[1]].constant, channels);
+    return to().add_node("conv", {data, to().add_constant(node.name + ".weight", weight)}, node.attributes,
+                         node.name + ".part")[0];
+  }
+
+  ValueId joined(const std::vector<ValueId>& data, const Node* join) {
+    return data.size() == 1 ? data[0] : to().add_node("concat", data, join->attributes, join->name + ".rest")[0];
+  }
+
+  // In the convolution's stead, if the part is all that it mixes.
+  ValueId resized(const Node& node, const Part& part, ValueId data) {
+    for (const Node* resize : part.resizes) {
+      const Node& stead = resize->outputs[0] == node.inputs[0] ? node : *resize;
+      data = copy_.add(stead, "interpolate", {data, copy_[resize->inputs[1]], copy_[resize->inputs[2]]},
+                       resize->attributes)[0];
+    }
+    return data;
+  }
+
+  // Of weights [out, in, 1, …].
+  static NDArray columns_of(const NDArray& weight, const std::vector<std::pair<int64_t, int64_t>>& channels) {
+    Shape shape = weight.shape();
+    const int64_t all = std::exchange(shape[1], 0), size = weight.dtype().bytes();
+    for (const auto& [begin, end] : channels) shape[1] += end - begin;
+    NDArray result(weight.dtype(), shape);
+    const auto* from = static_cast<const std::byte*>(weight.data());
+    auto* to = static_cast<std::byte*>(result.data());
+    for (int64_t row = 0; row < shape[0]; ++row) {
+      for (const auto& [begin, end] : channels) {
+        std::memcpy(to, from + (row * all + begin) * size, static_cast<size_t>((end - begin) * size));
+        to += (end - begin) * size;
+      }
+    }
+    return result;
+  }
+
+  const Graph& graph_;
+  const Uses uses_;
+  GraphCopy copy_;
+};
+
+}  // namespace
+
+Graph move_resizes(const Graph& graph) {
+  return ResizeMover(graph).run();
+}
+
+}  // namespace tw::relay
