@@ -5,14 +5,16 @@
 //   y = conv(resize(x), w)                ⇒   y = resize(conv(x, w))
 //   y = conv(concat(a, resize(b)), w)     ⇒   y = conv(a, w[:, of a]) + resize(conv(b, w[:, of b]))
 //
-// A resize is one or several nodes interpolate(x, indices, weights).  The heads of segmentation networks are such: of
-// maps of four sizes, all but the largest are enlarged before they are mixed.
+// A resize is one or several nodes that interpolate, or that repeat elements by reshapes and broadcasts.  The heads of
+// segmentation networks are such, where all maps but the largest are enlarged before they are mixed, and the necks of
+// detectors.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/pattern.h"
 
 namespace tw::relay {
 namespace {
@@ -41,7 +43,8 @@ class ResizeMover {
   // One group, no window, and weights [out, in, 1, …] of the data's type.
   bool mixes_channels(const Node& node) const {
     const auto form = linear_of(graph_, node);
-    if (!form || form->filter_axis != 0 || form->groups != 1 || node.op->name != "conv") return false;
+    const bool is_of_channels = form && form->data_axis == 1 && form->result_axis == 1;
+    if (!is_of_channels || form->weight_axis != 1 || form->filter_axis != 0 || form->groups != 1) return false;
     const TensorType &data = graph_.values[node.inputs[0]].type, &weight = graph_.values[node.inputs[1]].type;
     if (!graph_.is_constant(node.inputs[1]) || weight.dtype != data.dtype || !data.dtype.is_float()) return false;
     const auto uses = axes_of(graph_, node)[0];
@@ -51,36 +54,73 @@ class ResizeMover {
   }
 
   // The node that makes the value for one user only.
-  const Node* maker_of(ValueId id, std::string_view op) const {
+  const Node* maker_of(ValueId id) const {
     const int producer = uses_.producer[id];
-    if (producer < 0 || uses_.is_output[id] || uses_.users[id].size() != 1) return nullptr;
-    return graph_.nodes[producer].op->name == op ? &graph_.nodes[producer] : nullptr;
+    return producer < 0 || uses_.is_output[id] || uses_.users[id].size() != 1 ? nullptr : &graph_.nodes[producer];
+  }
+
+  // The concatenation of channels that such convolutions alone read.
+  const Node* join_of(ValueId id) const {
+    const int producer = uses_.producer[id];
+    if (producer < 0 || uses_.is_output[id]) return nullptr;
+    const Node& join = graph_.nodes[producer];
+    if (!joins_whole(graph_, join) || joined_axis(graph_, join) != 1) return nullptr;
+    const bool is_only_mixed = std::ranges::all_of(uses_.users[id], [&](int user) {
+      return graph_.nodes[user].inputs[0] == id && mixes_channels(graph_.nodes[user]);
+    });
+    return is_only_mixed ? &join : nullptr;
+  }
+
+  int64_t outputs_of(const Node& node) const { return *as_int(graph_.values[node.inputs[1]].type.shape[0]); }
+
+  // Each channel of each image by itself, and so that sums of images become sums.
+  bool resizes(const Node& node) const {
+    using Rule = bool (ResizeMover::*)(const Node&) const;
+    static const RulesByOp<Rule> rules = {{"interpolate", &ResizeMover::is_of_positions},
+                                          {"reshape", &ResizeMover::keeps_channels},
+                                          {"broadcast_to", &ResizeMover::keeps_channels}};
+    const Rule* rule = rules.find(node);
+    return rule && (this->**rule)(node);
+  }
+
+  bool is_of_positions(const Node& node) const { return node.attributes.get_int("axis") >= 2; }
+
+  bool keeps_channels(const Node& node) const {
+    const std::vector<Expr>&from = graph_.values[node.inputs[0]].type.shape,
+          &to = graph_.values[node.outputs[0]].type.shape;
+    if (from.size() < 3 || to.size() < 3) return false;
+    return is_known_equal(from[0], to[0]) && is_known_equal(from[1], to[1]);
   }
 
   // `least`: channels that are mixed for each position that there is more, for the resize to move.
   Part part_of(ValueId id, int64_t outputs, int64_t least) const {
     const TensorType& type = graph_.values[id].type;
-    const Part whole{id, {}, as_int(type.shape[1]).value_or(0)};
-    Part part = whole;
-    while (const Node* resize = maker_of(part.data, "interpolate")) {
-      if (resize->attributes.get_int("axis") < 2) break;
-      part.resizes.insert(part.resizes.begin(), resize);
-      part.data = resize->inputs[0];
+    const int64_t after = positions_of(type);
+    Part part{id, {}, as_int(type.shape[1]).value_or(0)};
+    std::vector<const Node*> resizes_before;
+    ValueId data = id;
+    for (const Node* resize = maker_of(data); resize && resizes(*resize); resize = maker_of(data)) {
+      resizes_before.insert(resizes_before.begin(), resize);
+      data = resize->inputs[0];
+      const TensorType& smaller = graph_.values[data].type;
+      const int64_t before = positions_of(smaller);
+      // More channels take longer to resize.
+      const bool is_worth = outputs <= 2 * part.channels && part.channels * (after - before) >= least * after;
+      if (is_worth && 2 * before <= after && smaller.rank() == type.rank())
+        part.data = data, part.resizes = resizes_before;
     }
-    // More channels take longer to resize.
-    const int64_t before = positions_of(graph_.values[part.data].type), after = positions_of(type);
-    const bool is_worth = outputs <= 2 * part.channels && part.channels * (after - before) >= least * after;
-    return is_worth && 2 * before <= after ? part : whole;
+    return part;
   }
 
   ValueId replacement(const Node& node) {
     if (!mixes_channels(node)) return no_value;
     // A sum of maps takes as long as it takes to mix so many channels: it waits for memory.
     constexpr int64_t sum = 32;
-    const Node* join = maker_of(node.inputs[0], "concat");
-    if (join && join->attributes.get_int("axis") != 1) join = nullptr;
+    const Node* join = join_of(node.inputs[0]);
     const std::vector<ValueId> inputs = join ? join->inputs : std::vector<ValueId>{node.inputs[0]};
-    const int64_t outputs = *as_int(graph_.values[node.inputs[1]].type.shape[0]);
+    int64_t outputs = outputs_of(node);
+    if (join)
+      for (const int user : uses_.users[node.inputs[0]]) outputs = std::max(outputs, outputs_of(graph_.nodes[user]));
     std::vector<Part> parts;
     for (const ValueId id : inputs) parts.push_back(part_of(id, outputs, join ? sum : 1));
     const auto moves = [](const Part& part) { return !part.resizes.empty(); };
@@ -110,20 +150,28 @@ class ResizeMover {
   // The convolution of some of its channels.
   ValueId mixed(const Node& node, ValueId data, const std::vector<std::pair<int64_t, int64_t>>& channels) {
     const NDArray weight = columns_of(*graph_.values[node.inputs[1]].constant, channels);
-    return to().add_node("conv", {data, to().add_constant(node.name + ".weight", weight)}, node.attributes,
+    return to().add_node(*node.op, {data, to().add_constant(node.name + ".weight", weight)}, node.attributes,
                          node.name + ".part")[0];
   }
 
   ValueId joined(const std::vector<ValueId>& data, const Node* join) {
-    return data.size() == 1 ? data[0] : to().add_node("concat", data, join->attributes, join->name + ".rest")[0];
+    return data.size() == 1 ? data[0] : to().add_node(*join->op, data, join->attributes, join->name + ".rest")[0];
   }
 
   // In the convolution's stead, if the part is all that it mixes.
   ValueId resized(const Node& node, const Part& part, ValueId data) {
+    const Expr channels = to().values[data].type.shape[1];
     for (const Node* resize : part.resizes) {
+      std::vector<ValueId> inputs = copy_.inputs_of(*resize);
+      inputs[0] = data;
+      NodeAttributes attributes = resize->attributes;
+      if (attributes.has("shape")) {
+        std::vector<Expr> shape = graph_.values[resize->outputs[0]].type.shape;
+        shape[1] = channels;
+        attributes.set("shape", shape);
+      }
       const Node& stead = resize->outputs[0] == node.inputs[0] ? node : *resize;
-      data = copy_.add(stead, "interpolate", {data, copy_[resize->inputs[1]], copy_[resize->inputs[2]]},
-                       resize->attributes)[0];
+      data = copy_.add(stead, *resize->op, inputs, attributes)[0];
     }
     return data;
   }

@@ -64,5 +64,24 @@ TEST(Resizes, AreMovedBehindAConvolution) {
   })");
 }
 
+// As in detectors: elements that are repeated, and two convolutions of what is put together.
+TEST(Resizes, ThatRepeatElementsAreMovedToo) {
+  const std::string text = R"(graph g (x: f32[1, 64, 4, 6], z: f32[1, 40, 8, 12]) {
+    v = constant [1]: f32[48, 104, 1, 1]
+    w = constant [1]: f32[56, 104, 1, 1]
+    a = reshape(x) {shape = [1, 64, 4, 1, 6]}
+    b = broadcast_to(a) {shape = [1, 64, 4, 2, 6]}
+    c = reshape(b) {shape = [1, 64, 8, 6, 1]}
+    d = broadcast_to(c) {shape = [1, 64, 8, 6, 2]}
+    large = reshape(d) {shape = [1, 64, 8, 12]}
+    all = concat(large, z) {axis = 1}
+    y1 = conv(all, v)
+    y2 = conv(all, w)
+    return y1, y2
+  })";
+  expect_compiles_right_with_random_constants(text);
+  EXPECT_EQ(channels_mixed_at_full_size(move_resizes(parse_graph(text))), 2 * 40);
+}
+
 }  // namespace
 }  // namespace tw::relay::test
