@@ -145,8 +145,8 @@ class ProductFolder {
     Way way;
     const auto first = second ? first_of(*second, way) : std::nullopt;
     if (!first || first->columns() != second->sums()) return no_value;
-    // Otherwise two narrow ones are fewer multiplications, or as many; or this one takes long to make.
-    constexpr double worth = 0.9;
+    // Otherwise two narrow ones are fewer multiplications, or hardly more; or this one takes long to make.
+    constexpr double worth = 0.75;
     constexpr int64_t most_multiplications = int64_t{1} << 30;
     const int64_t together = first->sums() * second->columns(),
                   apart = first->columns() * (first->sums() + second->columns());
