@@ -227,6 +227,9 @@ struct Uses {
   std::vector<int> producer;            // by ValueId: index into nodes, or -1
   std::vector<std::vector<int>> users;  // by ValueId: indices into nodes, each once
   std::vector<bool> is_output;          // by ValueId: of the graph
+
+  // By one node, and no output of the graph.
+  bool is_used_once(ValueId id) const { return users[id].size() == 1 && !is_output[id]; }
 };
 
 }  // namespace tw::relay

@@ -161,6 +161,11 @@ const Node* made_by(const Graph& graph, const Uses& uses, ValueId value, std::st
   return node.op->name == op ? &node : nullptr;
 }
 
+const Node* made_for_one(const Graph& graph, const Uses& uses, ValueId value) {
+  const int producer = uses.producer[value];
+  return producer >= 0 && uses.is_used_once(value) ? &graph.nodes[producer] : nullptr;
+}
+
 std::optional<double> uniform_number(const Graph& graph, ValueId id) {
   if (!graph.is_constant(id)) return std::nullopt;
   const NDArray& array = *graph.values[id].constant;

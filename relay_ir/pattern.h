@@ -75,6 +75,8 @@ std::optional<Match> find_match(const Graph& graph, const Uses& uses, const Patt
 
 // The node that makes the value, where it is of this operator; null otherwise.
 const Node* made_by(const Graph& graph, const Uses& uses, ValueId value, std::string_view op);
+// …where one node alone uses it; null otherwise.
+const Node* made_for_one(const Graph& graph, const Uses& uses, ValueId value);
 
 // What a pass does about nodes, a row an operator.
 template <class Rule>

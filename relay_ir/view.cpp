@@ -42,7 +42,7 @@ std::optional<int64_t> slice_offset(const Graph& graph, const Node& node) {
 bool is_all_that_is_used(const Graph& graph, const Node& node) {
   const Uses uses(graph);
   const ValueId x = node.inputs[0];
-  return uses.producer[x] >= 0 && !uses.is_output[x] && uses.users[x].size() == 1;
+  return uses.producer[x] >= 0 && uses.is_used_once(x);
 }
 
 std::optional<Expr> part_offset(const Graph& graph, const Node& node) {

@@ -40,8 +40,6 @@ class BatchNormFolder {
 
   const Graph& from() const { return copy_.from(); }
 
-  bool is_used_once(ValueId id) const { return uses_.users[id].size() == 1 && !uses_.is_output[id]; }
-
   // What the old node's result is, if it is a linear form with constant weights.
   std::optional<Biased> as_linear(const Node& node) {
     const auto form = linear_of(from(), node);
@@ -92,7 +90,7 @@ class BatchNormFolder {
       if (side == 1 && rule->number) continue;
       const ValueId source = node.inputs[side];
       const auto found = linear_.find(source);
-      if (found == linear_.end() || !is_used_once(source)) continue;
+      if (found == linear_.end() || !uses_.is_used_once(source)) continue;
       if (!(from().values[source].type == from().values[node.outputs[0]].type)) continue;
       Biased linear = found->second;
       auto numbers = per_channel(linear, node.inputs[1 - side]);

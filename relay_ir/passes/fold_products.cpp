@@ -75,12 +75,6 @@ class ProductFolder {
     return product.sums() * product.columns() == weight.size() ? std::optional(product) : std::nullopt;
   }
 
-  // The node that makes the value for one user only.
-  const Node* maker_of(ValueId id) const {
-    const int producer = uses_.producer[id];
-    return producer < 0 || uses_.is_output[id] || uses_.users[id].size() != 1 ? nullptr : &graph_.nodes[producer];
-  }
-
   ValueId data_of(const Node& node) const {
     return graph_.is_constant(node.inputs[0]) && node.inputs.size() > 1 ? node.inputs[1] : node.inputs[0];
   }
@@ -129,7 +123,8 @@ class ProductFolder {
                                           {"reshape", &ProductFolder::of_reshape},
                                           {"add", &ProductFolder::of_sum}};
     std::optional<int> axis = second.axis;
-    for (const Node* node = maker_of(second.node->inputs[0]); node && axis; node = maker_of(data_of(*node))) {
+    for (const Node* node = made_for_one(graph_, uses_, second.node->inputs[0]); node && axis;
+         node = made_for_one(graph_, uses_, data_of(*node))) {
       if (const auto product = product_of_node(*node)) return product->axis == *axis ? product : std::nullopt;
       const Step* step = steps.find(*node);
       if (!step) break;

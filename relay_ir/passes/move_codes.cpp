@@ -168,7 +168,7 @@ class Mover {
   // By an operator that moves elements for q alone.
   bool is_moved(ValueId x, const Quantisation& q) const {
     const int maker = uses_.producer[x];
-    if (maker < 0 || uses_.users[x].size() != 1 || uses_.is_output[x]) return false;
+    if (maker < 0 || !uses_.is_used_once(x)) return false;
     const Node& node = from().nodes[static_cast<size_t>(maker)];
     return moves(node) && takes(node, from().values[q.last->outputs[0]].type.dtype);
   }

@@ -53,12 +53,6 @@ class ResizeMover {
     return weight.rank() == data.rank();
   }
 
-  // The node that makes the value for one user only.
-  const Node* maker_of(ValueId id) const {
-    const int producer = uses_.producer[id];
-    return producer < 0 || uses_.is_output[id] || uses_.users[id].size() != 1 ? nullptr : &graph_.nodes[producer];
-  }
-
   // The concatenation of channels that such convolutions alone read.
   const Node* join_of(ValueId id) const {
     const int producer = uses_.producer[id];
@@ -99,7 +93,8 @@ class ResizeMover {
     Part part{id, {}, as_int(type.shape[1]).value_or(0)};
     std::vector<const Node*> resizes_before;
     ValueId data = id;
-    for (const Node* resize = maker_of(data); resize && resizes(*resize); resize = maker_of(data)) {
+    for (const Node* resize = made_for_one(graph_, uses_, data); resize && resizes(*resize);
+         resize = made_for_one(graph_, uses_, data)) {
       resizes_before.insert(resizes_before.begin(), resize);
       data = resize->inputs[0];
       const TensorType& smaller = graph_.values[data].type;

@@ -401,8 +401,7 @@ class Partitioner {
   // it is what lies within 1 … most rows.
   Stmt open_tail(const TileCondition& condition, const Stmt& body, const Assumptions& known, const TailOf& tail_of) {
     const int64_t most = -condition.slack.constant - 1, step = std::max<int64_t>(1, condition.lanes);
-    const int64_t copies =
-        (most + step - 1) / step;  // one for each number of rows, or of vectors, of which the last is masked
+    const int64_t copies = (most + step - 1) / step;  // one for each number of rows, or of vectors
     if (!is_open(condition) || copies < (step > 1 ? 2 : 1) || copies >= most_open_rows ||
         copies_ * (copies + 1) * count_stores(body) > most_copied_stores) {
       return tail_of(body, known);
@@ -410,8 +409,6 @@ class Partitioner {
     Linear rest = condition.slack;
     rest.constant = 0;
     const Expr rows = simplify(to_expr(rest), known);
-    // With fewer rows than one there is no tile, but that has to be proven.
-    const bool is_never_empty = can_prove(rows > 0, known);
     // With more rows than (count - 1) · step, and at most count · step.
     const auto with_rows = [&](int64_t count) {
       return replace_guards(body, condition.guards, [&](const Expr& guard) {
@@ -434,6 +431,8 @@ class Partitioner {
       for (int64_t count = copies - 1; count >= 1; --count)
         cases = make_stmt<If>(rows <= count * step, tail_of(with_rows(count), known), cases);
     } else {
+      // With fewer rows than one there is no tile, but that has to be proven.
+      const bool is_never_empty = can_prove(rows > 0, known);
       cases = is_never_empty                    ? tail_of(with_rows(1), known)
               : condition.most_without_rows < 0 ? tail_of(replace_guards(body, condition.guards, false), known)
                                                 : tail_of(body, known);

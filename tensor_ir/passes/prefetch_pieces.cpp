@@ -62,7 +62,8 @@ class Pieces {
           parts_.add(floor_mod(loop.var, Expr(*count)), Expr(*count));
         } else {
           parts_.add(loop.var, loop.extent);
-          is_worth_ = loop.extent >= *count;
+          const Expr is_worth_here = loop.extent >= *count;
+          is_worth_ = is_worth_.is_defined() ? is_worth_ && is_worth_here : is_worth_here;
         }
       } else {
         steps_.add(loop.var, as_int(loop.extent) ? loop.extent : Expr(1));

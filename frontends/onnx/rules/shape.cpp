@@ -21,8 +21,8 @@ ValueId computed_shape(Context& c, ValueId x, bool zero_is_zero) {
   Integers n(c);
   const std::vector<Expr> from = c.type(x).shape;
   ValueId shape = emit_cast(c, c.input(1), i64);
-  const int count = c.count_items(shape);
   if (c.type(shape).rank() != 1) c.refuse("a shape of " + to_string(c.type(shape)));
+  const int count = c.count_items(shape);
   if (!zero_is_zero) {
     std::vector<Expr> copied = from;
     copied.resize(static_cast<size_t>(count), Expr(0));
@@ -151,8 +151,8 @@ ValueId import_expand(Context& c) {
     // Where it says 1, the dimension stays.
     Integers n(c);
     const ValueId wanted = emit_cast(c, c.input(1), i64);
-    const int count = c.count_items(wanted);
     if (c.type(wanted).rank() != 1) c.refuse("a shape of " + to_string(c.type(wanted)));
+    const int count = c.count_items(wanted);
     std::vector<Expr> own(dims.end() - std::min<int64_t>(count, std::ssize(dims)), dims.end());
     own.insert(own.begin(), static_cast<size_t>(count) - own.size(), Expr(1));
     shape = c.emit_items(n.where(n("equal", wanted, n.number(1)), c.emit_sizes(own, {count}), wanted));
