@@ -4,6 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -17,12 +21,17 @@ namespace {
 
 using nlohmann::json;
 
-// CPUs that issue a multiply-add of 512 bits in two halves.  (AMD, Software Optimization Guide for the Zen4
-// Microarchitecture, 57647.)
+// CPUs whose floating-point units are narrower than their widest vectors: AMD's say how wide these are (AMD64
+// Architecture Programmer's Manual, volume 3, CPUID Fn8000_001A: FP256 and FP512).
 bool has_half_width_fma() {
 #if defined(__x86_64__)
+  constexpr unsigned vendor = 0x80000000, units = 0x8000001a, fp256 = 1 << 2, fp512 = 1 << 3;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   __builtin_cpu_init();
-  return __builtin_cpu_is("znver4");
+  if (!__builtin_cpu_is("amd") || __get_cpuid_max(vendor, nullptr) < units) return false;
+  __cpuid(units, eax, ebx, ecx, edx);
+  const unsigned wanted = __builtin_cpu_supports("avx512f") ? fp512 : __builtin_cpu_supports("avx") ? fp256 : 0;
+  return (eax & wanted) != wanted;
 #else
   return false;
 #endif
