@@ -3,8 +3,8 @@
     ./dev run python tutorials/04_tune_a_model.py [--budget 10m]
 
 Default schedules come from analysis.  Where analysis errs, measuring finds better ones: the tuner tries which 3×3
-convolutions go by Winograd's filtering in runs of the network, then schedules for each kernel, in a process of its own
-that cannot harm the job, and keeps every result in a database.
+convolutions go by Winograd's filtering and which products by Strassen's algorithm in runs of the network, then
+schedules for each kernel, in a process of its own that cannot harm the job, and keeps every result in a database.
 """
 
 import argparse

@@ -310,6 +310,7 @@ def tune(
                     how.threads,
                     how.precision,
                     how.winograd,
+                    how.strassen,
                     [*device, *devices],
                     key_file,
                     check,

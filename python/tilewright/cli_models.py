@@ -26,6 +26,7 @@ from .cli_options import (
     Records,
     Shapes,
     Specialise,
+    Strassen,
     Target,
     Threads,
     Winograd,
@@ -68,6 +69,7 @@ class Compiling:
     threads: Threads = None
     precision: Precision = "f32"
     winograd: Winograd = True
+    strassen: Strassen = True
     in_place: InPlace = field(default_factory=list)
     db: Records = None
     profile: Profiles = field(default_factory=list)
@@ -99,6 +101,7 @@ class Compiling:
             self.precision,
             self.db,
             self.winograd,
+            strassen=self.strassen,
             in_place=parse_in_place(self.in_place),
             profiles=parse_profiles(self.profile),
             specialise=self.specialise,

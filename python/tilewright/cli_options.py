@@ -51,6 +51,9 @@ Precision = Annotated[
 Winograd = Annotated[
     bool, typer.Option(help="Use Winograd's algorithm for 3×3 convolutions. It is faster and rounds a little more.")
 ]
+Strassen = Annotated[
+    bool, typer.Option(help="Use Strassen's algorithm for large products. It is faster and rounds a little more.")
+]
 InPlace = Annotated[
     list[str], typer.Option("--in-place", help="OUTPUT=INPUT: use one array for both. A run changes elements of it.")
 ]

@@ -57,6 +57,7 @@ class Compilation:
     threads: int = 0
     precision: str = "f32"
     winograd: bool = True
+    strassen: bool = True
     in_place: dict[str, str] = field(default_factory=dict)
     database: str = ""
     template: Callable[[Schedule], bool] | None = None
@@ -75,7 +76,7 @@ class Compilation:
             self.target,
             self.threads,
             self.precision,
-            constraints_of(self.winograd),
+            constraints_of(self.winograd, self.strassen),
             self.in_place,
             described_profiles(exact) + self.profiles,
             self.database,
@@ -469,6 +470,7 @@ def compile(
     precision: str = "f32",
     db: str | os.PathLike[str] | None = None,
     winograd: bool = True,
+    strassen: bool = True,
     shapes: Mapping[str, InputShape] | None = None,
     in_place: Mapping[str, str] | None = None,
     template: Callable[[Schedule], bool] | None = None,
@@ -491,7 +493,9 @@ def compile(
     "tf32" rounds operands of convolutions, matrix products and attention to tf32 as a GPU's tensor cores multiply them,
     and stores f32.
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
-    rounding error of at most 5e-5 of its output's magnitude.  `in_place`: output → input, such as
+    rounding error of at most 5e-5 of its output's magnitude.  `strassen`: whether products and 1×1 convolutions of f32
+    by weights may go by Strassen's algorithm where that is faster; each rounds two to four times as much as its plain
+    sum, and its weights are 7/4 or 49/16 times as large, by 16 MB at most.  `in_place`: output → input, such as
     {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements,
     TensorScatter, GroupQueryAttention or a te.update changes in it; what cannot be done so is refused.  `db`: a
     database of tuned schedules and choices of the network (tw.tune); what it has no record of for exactly this target
@@ -520,7 +524,7 @@ def compile(
             "shapes=, operators= and fallback= are for a model that is not loaded yet\nhelp: tw.load(path, shapes=…)",
         )
     checked_precision(precision)
-    constraints_of(winograd)
+    constraints_of(winograd, strassen)
     count, team = checked_team(threads)
     database = checked_database(db)
     compilation = Compilation(
@@ -528,6 +532,7 @@ def compile(
         count,
         precision,
         winograd,
+        strassen,
         checked_in_place(in_place),
         database,
         template,

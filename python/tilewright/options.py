@@ -28,6 +28,7 @@ class CompileOptions(TypedDict, total=False):
     precision: str
     db: str | os.PathLike[str] | None
     winograd: bool
+    strassen: bool
     in_place: Mapping[str, str] | None
     template: Callable[[Schedule], bool] | None
     profiles: Sequence[SizeProfile] | None
@@ -91,11 +92,14 @@ def checked_names(names: Sequence[str], option: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def constraints_of(winograd: bool) -> str:
+def constraints_of(winograd: bool, strassen: bool) -> str:
     """What passes of graphs must not decide otherwise, as decisions are written."""
-    if not isinstance(winograd, (bool, np.bool_)):
-        raise Error("TW1101", f"winograd={winograd!r} is neither True nor False")
-    return "" if winograd else "winograd=0"
+    constraints = []
+    for name, is_allowed in (("winograd", winograd), ("strassen", strassen)):
+        if not isinstance(is_allowed, (bool, np.bool_)):
+            raise Error("TW1101", f"{name}={is_allowed!r} is neither True nor False")
+        constraints += [f"{name}=0"] * (not is_allowed)
+    return " ".join(constraints)
 
 
 def checked_in_place(pairs: Mapping[str, str] | None) -> dict[str, str]:

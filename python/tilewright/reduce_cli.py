@@ -43,6 +43,7 @@ def reduce_command(
     threads: options.Threads = None,
     precision: options.Precision = "f32",
     winograd: options.Winograd = True,
+    strassen: options.Strassen = True,
     size: options.Sizes = [],  # noqa: B006
     skip: Skip = [],  # noqa: B006
     keep_f32: KeepF32 = [],  # noqa: B006
@@ -56,6 +57,7 @@ def reduce_command(
     chosen: dict[str, Any] = {"skip": skip, "keep_f32": keep_f32, "unfused": unfused, "threads": threads}
     chosen = {name: value for name, value in chosen.items() if value} | {"target": target, "precision": precision}
     chosen |= {} if winograd else {"winograd": False}
+    chosen |= {} if strassen else {"strassen": False}
     raise_keyboard_interrupt()  # it ends with the smallest case so far
     result = tw.reduce(
         model,

@@ -253,6 +253,7 @@ def session_of(runtime: Any, model: bytes) -> Any:
 def label_of(options: Compilation) -> str:
     parts = [options.target, options.precision]
     parts += ["winograd=0"] * (not options.winograd)
+    parts += ["strassen=0"] * (not options.strassen)
     parts += [f"without {', '.join(sorted(options.skip))}"] * bool(options.skip)
     parts += [f"{len(options.keep_f32)} nodes in f32"] * bool(options.keep_f32)
     parts += [f"{len(options.unfused)} nodes unfused"] * bool(options.unfused)

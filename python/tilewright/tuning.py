@@ -139,6 +139,7 @@ def tune(
     threads: int | None = None,
     precision: str = "f32",
     winograd: bool = True,
+    strassen: bool = True,
     devices: Sequence[str | Device] = (),
     key_file: str | os.PathLike[str] | None = None,
     check: bool = False,
@@ -148,14 +149,14 @@ def tune(
 ) -> TuneReport:
     """Tries what a model leaves open for as long as `budget` says, and keeps what it learns in `db`.
 
-    First choices of the network: which 3×3 convolutions go by Winograd's filtering and in which tiles, which
-    convolutions are one kernel, where attention goes over its keys in parts.  Then schedules for the kernels of the
-    network that is fastest.
+    First choices of the network: which 3×3 convolutions go by Winograd's filtering and in which tiles, which products
+    by Strassen's algorithm, which convolutions are one kernel, where attention goes over its keys in parts.  Then
+    schedules for the kernels of the network that is fastest.
 
     Every candidate runs in a process of its own, with limits, and its outputs are checked before its time counts.
-    `tw.compile(model, db=db)` with the same target, threads, precision, winograd and template uses what made the model
-    no slower.  The same call again goes on where this one ended.  `on_event` is called with each event as a dict.
-    Ctrl-C once ends the search after the current candidate, with an event "stopping" at once; twice it raises
+    `tw.compile(model, db=db)` with the same target, threads, precision, winograd, strassen and template uses what made
+    the model no slower.  The same call again goes on where this one ended.  `on_event` is called with each event as a
+    dict.  Ctrl-C once ends the search after the current candidate, with an event "stopping" at once; twice it raises
     KeyboardInterrupt within a second.
 
     `devices` measure instead of this machine, all at once: addresses where `tw device serve` runs with the same key
@@ -224,7 +225,7 @@ def tune(
                 os.path.join(folder, "check.db") if check else checked_path(db, "db"),
                 workers,
                 precision,
-                constraints_of(winograd),
+                constraints_of(winograd, strassen),
                 max(start + seconds - time.monotonic(), 1e-3) / (len(graphs) - at),
                 int(seed) & (2**64 - 1),
                 str(MEASURE_PROGRAM),

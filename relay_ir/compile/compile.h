@@ -28,7 +28,8 @@ struct CompileOptions {
   Precision precision = Precision::f32;  // Error(target) where the target has no products of tf32
   int threads = 0;                       // of the Executable; 0: all cores of the affinity mask
   int jobs = 0;                          // compiler threads; 0: all cores
-  Decisions constraints;  // by name: of these, passes leave nothing open; winograd=0 costs time and rounds less
+  // By name: of these, passes leave nothing open; winograd=0 and strassen=0 cost time and round less.
+  Decisions constraints;
   KernelCache* cache = nullptr;
   // Output → input: the caller gives one array for both.  The output must be made from the input by updates of some of
   // its elements (ScatterND, ScatterElements, TensorScatter), which then write these only.  Others are refused.

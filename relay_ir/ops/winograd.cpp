@@ -2,32 +2,12 @@
 // choose_winograd puts it in the place of convolutions where it is faster.
 #include "relay_ir/winograd.h"
 
+#include "relay_ir/ops/combinations.h"
 #include "relay_ir/ops/window.h"
 
 namespace tw::relay {
 namespace {
 
-// Σ coefficient · term, without the terms that have none.
-Expr combination(const std::vector<double>& coefficients, const std::function<Expr(size_t)>& term) {
-  Expr sum;
-  for (size_t i = 0; i < coefficients.size(); ++i) {
-    const double factor = coefficients[i];
-    if (factor == 0) continue;
-    const Expr x = term(i);
-    const Expr part = std::abs(factor) == 1 ? x : float_imm(x.dtype(), std::abs(factor)) * x;
-    sum = !sum.is_defined() ? (factor < 0 ? -part : part) : (factor < 0 ? sum - part : sum + part);
-  }
-  return sum;
-}
-
-// Row number `row` of matrix · x: a choice that is none when the row's loop is unrolled.
-Expr row_times(const std::vector<std::vector<double>>& matrix, const Expr& row,
-               const std::function<Expr(size_t)>& term) {
-  Expr result = combination(matrix.back(), term);
-  for (size_t r = matrix.size() - 1; r-- > 0;)
-    result = select(equal(row, static_cast<int64_t>(r)), combination(matrix[r], term), result);
-  return result;
-}
 AxisUses winograd_axes(const OpCall& c) {
   AxisUses uses = unknown_axes(c);
   uses[0][0] = same_axis(0);
@@ -100,38 +80,38 @@ OpDef winograd_conv_op() {
 
     // Zeros around the data, up to whole tiles.
     const te::Tensor padded = te::compute(
-        "winograd_pad", {x.shape()[0], inputs, rows * m + 2, columns * m + 2}, {x}, [&](const te::Indices& s) {
+        "bilinear_pad", {x.shape()[0], inputs, rows * m + 2, columns * m + 2}, {x}, [&](const te::Indices& s) {
           const Expr h = s[2] - pads[0], v = s[3] - pads[1];
           const Expr inside = in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]);
           return cast(f32, load(x.buffer(), {s[0], s[1], h, v}, inside));
         });
     // Bᵀ d, then (Bᵀ d) B.
     const te::Tensor half = te::compute(
-        "winograd_rows", joined({counts, {inputs, Expr(size), Expr(size)}}), {padded}, [&](const te::Indices& s) {
+        "bilinear_rows", joined({counts, {inputs, Expr(size), Expr(size)}}), {padded}, [&](const te::Indices& s) {
           const te::Indices at = place(number(s, 0));
           return row_times(transform.input, s[axes + 1], [&](size_t i) {
             return padded({at[0], s[axes], at[1] * m + static_cast<int64_t>(i), at[2] * m + s[axes + 2]});
           });
         });
     const te::Tensor data = te::compute(
-        "winograd_data", joined({{Expr(size), Expr(size)}, counts, {inputs}}), {half}, [&](const te::Indices& s) {
+        "bilinear_data", joined({{Expr(size), Expr(size)}, counts, {inputs}}), {half}, [&](const te::Indices& s) {
           return row_times(transform.input, s[1], [&](size_t j) {
             return half(joined({number(s, 2), {s.back(), s[0], Expr(static_cast<int64_t>(j))}}));
           });
         });
     const te::Tensor product = te::reduce(
-        "winograd_product", joined({{Expr(size), Expr(size)}, counts, {outputs}}), {inputs}, te::Combiner::sum,
+        "bilinear_product", joined({{Expr(size), Expr(size)}, counts, {outputs}}), {inputs}, te::Combiner::sum,
         {data, w}, [&](const te::Indices& s, const te::Indices& r) {
           return data(joined({{s[0], s[1]}, number(s, 2), {r[0]}})) * w({s[0] * size + s[1], r[0], s.back()});
         });
     // Aᵀ M, then (Aᵀ M) A, where each element of the output finds its tile.
     const te::Tensor part = te::compute(
-        "winograd_columns", joined({counts, {outputs, Expr(m), Expr(size)}}), {product}, [&](const te::Indices& s) {
+        "bilinear_columns", joined({counts, {outputs, Expr(m), Expr(size)}}), {product}, [&](const te::Indices& s) {
           return row_times(transform.output, s[axes + 1], [&](size_t i) {
             return product(joined({{Expr(static_cast<int64_t>(i)), s[axes + 2]}, number(s, 0), {s[axes]}}));
           });
         });
-    return {te::compute("winograd_conv", out, {part}, [&](const te::Indices& s) {
+    return {te::compute("bilinear_result", out, {part}, [&](const te::Indices& s) {
       const Expr row = floor_div(s[2], m), column = floor_div(s[3], m);
       const te::Indices tile =
           is_by_image ? te::Indices{s[0], row * columns + column} : te::Indices{(s[0] * rows + row) * columns + column};

@@ -230,13 +230,14 @@ class LayoutAssignment {
     }
     if (!is_blocked_[node.outputs[0]]) return false;
     return node.op->kind == OpKind::elementwise || is_wanted_[node.outputs[0]] ||
-           (form && may_take_words(node) && (form->groups > 1 || rereads_elements(node, *form)));
+           (form && ((may_take_words(node) && form->groups > 1) || rereads_elements(node, *form)));
   }
   // Each element meets so many filters, one after the other, that converting it once, which reads and writes it, is
   // little beside their multiplications.  The data of a larger window is copied anyway.
   bool rereads_elements(const Node& node, const Linear& form) {
     constexpr int64_t many_filters = 128;
-    return form.groups == 1 && shape(node.outputs[0])[1] >= many_filters && !has_large_window(node);
+    return form.groups == 1 && node.op->facts.rounding == Rounding::multiplies &&
+           shape(node.outputs[0])[1] >= many_filters && !has_large_window(node);
   }
   // Multiplies data and weights as they lie.
   static bool may_take_words(const Node& node) {

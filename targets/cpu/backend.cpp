@@ -7,7 +7,7 @@ namespace tw::cpu {
 const Backend& backend() {
   static const Backend cpus = {
       .graph_passes = {"move_codes", "multiply_quantised", "tabulate", "split_phases", "choose_winograd",
-                       "fuse_expansions", "split_kv", "widen_at_loads", "transpose_images", "assign_layout"},
+                       "fuse_expansions", "choose_strassen", "split_kv", "widen_at_loads", "transpose_images", "assign_layout"},
       .lowering =
           {
               // What the blocks stand for: loops, guards and inits.

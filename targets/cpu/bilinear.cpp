@@ -1,12 +1,17 @@
-// The stages of a convolution by Winograd's minimal filtering, blocked so that the transformed tiles stay in the cache.
+// The stages of a bilinear algorithm, which multiplies sums of data and sums of weights and adds up the products:
+// Winograd's minimal filtering and Strassen's product.  They are blocked so that the transformed tiles stay in the
+// cache.
 //
 //   for block of T tiles … parallel {            outputs outermost instead, where the weights do not fit a cache
 //     data[xi, nu, T, c]   = Bᵀ d B              a vector of input channels at a time, in registers
 //     for panel of outputs {
-//       product[xi, nu, T, panel] += data · w    (m+2)² small matrix products from register tiles
+//       product[xi, nu, T, panel] += data · w    small matrix products from register tiles, one for each point xi, nu
 //       for tile { out[m × m, panel] = epilogue(Aᵀ product A) }   in registers
 //     }
 //   }
+//
+// Strassen's blocks of rows are interleaved, so that a tile is some neighbours; its blocks of columns are outermost, so
+// that a tile has a panel in each of them.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -18,28 +23,52 @@
 namespace tw::cpu {
 namespace {
 
-const BlockRef padded{"winograd_pad"}, rows{"winograd_rows"}, data{"winograd_data"}, product{"winograd_product"},
-    columns{"winograd_columns"}, convolved{"winograd_conv"};
+const BlockRef padded{"bilinear_pad"}, rows{"bilinear_rows"}, data{"bilinear_data"}, product{"bilinear_product"},
+    columns{"bilinear_columns"}, finished{"bilinear_result"};
 
 struct Sizes {
-  int64_t tile, size;              // m and m + 2
+  int64_t points;                  // products a tile, each of inputs by outputs
   int64_t tiles, inputs, outputs;  // of open maps as many tiles as usual
   bool is_open_batch;              // the tiles are of one image
+  std::vector<int64_t> tile;       // its extents along the result's rows: their axes, or all of these as one
+  int64_t column_blocks;           // of the result, each of as many channels as outputs
+  double sums;                     // a point: additions of a transform
 };
 
 // The stages' axes are xi, nu, an image where the batch is open, a tile (of it), a channel; or tile and channel first.
-std::optional<Sizes> sizes_of(const Schedule& schedule) {
+// `channels`: of the result.
+std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
   const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns));
   const std::vector<Var> axes = p.spatial(), of_columns = c.spatial();
   const Var tile = axes.at(axes.size() - 2);
-  const Sizes sizes{c.extent(of_columns.at(of_columns.size() - 2)),
-                    p.extent(axes.at(0)),
-                    p.typical_extent(tile),
-                    p.extent(p.reduce().at(0)),
-                    p.extent(axes.back()),
-                    axes.size() > 4};
+  const int64_t xi = p.extent(axes.at(0)), nu = p.extent(axes.at(1));
+  Sizes sizes{.points = xi * nu,
+              .tiles = p.typical_extent(tile),
+              .inputs = p.extent(p.reduce().at(0)),
+              .outputs = p.extent(axes.back()),
+              .is_open_batch = axes.size() > 4,
+              .tile = {},
+              .column_blocks = 1,
+              .sums = 6};
   if (sizes.tiles < 1 || sizes.inputs < 1 || sizes.outputs < 1) return std::nullopt;
+  const int64_t side = c.extent(of_columns.at(of_columns.size() - 2));
+  sizes.column_blocks = channels / sizes.outputs;
+  sizes.tile = {side, side};
+  if (sizes.column_blocks > 1) {
+    sizes.tile = {sizes.column_blocks};
+    sizes.sums = 1.5;
+  }
   return sizes;
+}
+
+// The result's axis that finds its channel among those of the columns.
+size_t channel_axis(const Schedule& schedule) {
+  const BlockAnalysis analysis = analyse(schedule.node(finished));
+  const std::vector<Expr>& indices = analysis.reads.at(0).indices;
+  const std::vector<Var> axes = analysis.spatial();
+  const auto axis =
+      std::ranges::find_if(axes, [&](const Var& v) { return uses_var(indices.at(indices.size() - 3), v); });
+  return static_cast<size_t>(axis - axes.begin());
 }
 
 struct Blocking {
@@ -60,14 +89,15 @@ double far_rate(int64_t bytes, const Target& target) {
 double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   constexpr double loop_cycles = 1;  // of a step along k beside its multiply-adds
   const int lanes = target.lanes(f32);
-  const int64_t points = s.size * s.size, vectors = divide_up(s.outputs, lanes), threads = std::max(1, target.threads);
+  const int64_t points = s.points, vectors = divide_up(s.outputs, lanes), threads = std::max(1, target.threads);
   const int64_t blocks = divide_up(s.tiles, b.tiles), panels = divide_up(vectors, b.tile.vectors);
   const int64_t rows = divide_up(b.tiles, b.tile.rows);
   const int64_t weight_bytes = 4 * points * s.inputs * s.outputs;
   const int64_t panel_bytes = 4 * points * s.inputs * b.tile.vectors * lanes;
   const int64_t data_bytes = 4 * points * b.tiles * s.inputs;
   const int64_t product_bytes = 4 * points * b.tiles * b.tile.vectors * lanes;
-  const double transform = static_cast<double>(points) * (3.5 + 6.0 / target.fma_ports);  // a tile, vector of channels
+  const double transform =
+      static_cast<double>(points) * (3.5 + s.sums / target.fma_ports);  // a tile, vector of channels
   const double input_transform = transform * static_cast<double>(divide_up(s.inputs, lanes));
   // A panel's matrix is read again for each row of register tiles: for nothing out of the first cache.
   const bool is_matrix_near = panel_bytes / points <= target.l1.bytes / 3;
@@ -101,14 +131,15 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
          input_transform * static_cast<double>(s.tiles) / static_cast<double>(threads) + meeting;
 }
 
-// The decision "winograd_block": rows and vectors of the register tile, tiles of a block, whether data are local.
+// The decision "bilinear_block": rows and vectors of the register tile, tiles of a block, whether data are local.
 Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& target) {
   constexpr double worst_cost = 1.5;  // by the best one's
   const int lanes = target.lanes(f32);
-  const int64_t points = s.size * s.size, vectors = divide_up(s.outputs, lanes);
+  const int64_t points = s.points, vectors = divide_up(s.outputs, lanes);
   std::vector<Blocking> blockings;
   size_t best = 0;
   for (const RegisterTile& tile : tiles_that_fit(s.tiles, vectors, target)) {
+    if (s.column_blocks > 1 && vectors % tile.vectors != 0) continue;  // a panel lies in one block of columns
     for (int64_t tiles = tile.rows; tiles < s.tiles + tile.rows; tiles += tile.rows) {
       const int64_t product_bytes = 4 * points * tiles * tile.vectors * lanes,
                     data_bytes = 4 * points * tiles * s.inputs;
@@ -136,7 +167,7 @@ Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& targe
     if (cost <= worst_cost && count[{b.tile.rows, b.tile.vectors, b.is_data_local}]++ < blocks_of_each)
       candidates.push_back({choice(b), cost});
   }
-  const Choice decided = schedule.decide("winograd_block", candidates, choice(blockings[best]));
+  const Choice decided = schedule.decide("bilinear_block", candidates, choice(blockings[best]));
   return {{static_cast<int>(decided[0]), static_cast<int>(decided[1])}, decided[2], decided[3] != 0, 0};
 }
 
@@ -202,20 +233,27 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
 
 }  // namespace
 
-bool schedule_winograd(Schedule& original, const Target& target) {
+bool schedule_bilinear(Schedule& original, const Target& target) {
   if (!has_block(original, product)) return false;
-  const auto sizes = sizes_of(original);
-  if (!sizes) return false;
   Schedule schedule = original;
-  inline_injective_blocks(schedule, {padded, rows, data, product, columns, convolved});
+  const bool has_padding = has_block(schedule, padded);
+  std::vector<BlockRef> stages{rows, data, product, columns, finished};
+  if (has_padding) stages.insert(stages.begin(), padded);
+  inline_injective_blocks(schedule, stages);
   const std::vector<BlockRef> blocks = schedule.blocks();
   const BlockRef last = blocks.back();
   // The stages, and at most one epilogue that works element by element on the result.
-  const bool has_epilogue = !(last == convolved);
-  if (blocks.size() != (has_epilogue ? 7 : 6) || schedule.loops(last).size() != 4) return false;
-  if (has_epilogue && find_epilogue(schedule, convolved) != last) return false;
+  const bool has_epilogue = !(last == finished);
+  if (blocks.size() != stages.size() + (has_epilogue ? 1 : 0)) return false;
+  if (has_epilogue && find_epilogue(schedule, finished) != last) return false;
+  const std::vector<LoopRef> loops = schedule.loops(last);
+  const size_t channels = channel_axis(schedule);
+  if (loops.size() != analyse(schedule.node(finished)).spatial().size()) return false;
+  const auto sizes = sizes_of(schedule, extent_of(schedule, loops[channels]));
+  if (!sizes) return false;
 
   const int lanes = target.lanes(f32);
+  if (sizes->column_blocks > 1 && sizes->outputs % lanes != 0) return false;  // vectors lie in one block
   const Blocking blocking = decide_blocking(schedule, *sizes, target);
   const int64_t panel = static_cast<int64_t>(blocking.tile.vectors) * lanes;
 
@@ -223,24 +261,40 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   const BlockRef out = schedule.cache_write(product, products, Scope::register_);
 
   // The output, tile by tile.
-  const std::vector<LoopRef> loops = schedule.loops(last);
-  const auto h = schedule.split(loops[2], {std::nullopt, sizes->tile});
-  const auto w = schedule.split(loops[3], {std::nullopt, sizes->tile});
-  const auto k = schedule.split(loops[1], {std::nullopt, blocking.tile.vectors, lanes});
-  schedule.reorder({loops[0], h[0], w[0], k[0], k[1], h[1], w[1], k[2]});
+  std::vector<LoopRef> outer, inner;
+  std::vector<LoopRef> of_rows(loops.begin() + 1, loops.end());
+  of_rows.erase(of_rows.begin() + static_cast<std::ptrdiff_t>(channels - 1));
+  if (sizes->tile.size() == 1) {
+    schedule.reorder(in_order(loops[0], of_rows, loops[channels]));
+    of_rows = {as_one(schedule, of_rows)};
+  }
+  for (size_t d = 0; d < of_rows.size(); ++d) {
+    const auto parts = schedule.split(of_rows[d], {std::nullopt, sizes->tile[d]});
+    outer.push_back(parts[0]);
+    inner.push_back(parts[1]);
+  }
+  LoopRef of_columns = loops[channels];
+  if (sizes->column_blocks > 1) {
+    const auto parts = schedule.split(of_columns, {sizes->column_blocks, std::nullopt});
+    inner.push_back(parts[0]);
+    of_columns = parts[1];
+  }
+  const auto k = schedule.split(of_columns, {std::nullopt, blocking.tile.vectors, lanes});
+  schedule.reorder(in_order(loops[0], outer, k[0], k[1], inner, k[2]));
   const bool is_local = blocking.is_data_local;
-  const LoopRef all = sizes->is_open_batch ? schedule.fuse({h[0], w[0]}) : schedule.fuse({loops[0], h[0], w[0]});
+  if (!sizes->is_open_batch) outer.insert(outer.begin(), loops[0]);
+  const LoopRef all = as_one(schedule, outer);
   const auto t = schedule.split(all, {std::nullopt, blocking.tiles});
   std::vector<LoopRef> shared;
   if (sizes->is_open_batch) shared.push_back(loops[0]);
   if (!is_local) shared.push_back(k[0]);
   shared.push_back(t[0]);
-  schedule.reorder(in_order(shared, is_local ? std::optional(k[0]) : std::nullopt, t[1], k[1], h[1], w[1], k[2]));
+  schedule.reorder(in_order(shared, is_local ? std::optional(k[0]) : std::nullopt, t[1], k[1], inner, k[2]));
   const LoopRef panel_loop = is_local ? k[0] : t[0];
   if (has_epilogue) {
-    schedule.compute_at(convolved, k[1]);
-    set_scope_of(schedule, convolved, Scope::register_);
-    vectorize_below(schedule, convolved, k[1], 1, lanes);
+    schedule.compute_at(finished, inner.back());
+    set_scope_of(schedule, finished, Scope::register_);
+    vectorize_below(schedule, finished, inner.back(), channels, lanes);
   }
   schedule.compute_at(columns, k[1]);
   set_scope_of(schedule, columns, Scope::register_);
@@ -249,13 +303,14 @@ bool schedule_winograd(Schedule& original, const Target& target) {
   schedule.set_scope(products, Scope::stack);
   pack_weights(schedule, panel);
   schedule_data(schedule, is_local ? &t[0] : nullptr, lanes);
-  if (is_local) schedule.set_scope("winograd_data", Scope::stack);
-  schedule.unroll(h[1]);
-  schedule.unroll(w[1]);
+  if (is_local) schedule.set_scope(written_by(schedule, data)->name, Scope::stack);
+  for (const LoopRef& loop : inner) schedule.unroll(loop);
   schedule.vectorize(k[2]);
   share_out(schedule, as_one(schedule, shared));
-  block_channels(schedule, lanes);
-  schedule_elementwise(schedule, padded, target);
+  if (has_padding) {
+    block_channels(schedule, lanes);
+    schedule_elementwise(schedule, padded, target);
+  }
   original = schedule;
   return true;
 }

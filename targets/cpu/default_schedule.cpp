@@ -340,7 +340,7 @@ Var find_window_axis(const Schedule& schedule, const BlockRef& block, const Bloc
 // Runs the templates, which ask the schedule for decisions.
 void schedule_blocks(Schedule& schedule, const Target& target) {
   if (schedule_attention(schedule, target)) return;
-  if (schedule_winograd(schedule, target)) return;
+  if (schedule_bilinear(schedule, target)) return;
   if (schedule_inverted_residual(schedule, target)) return;
   inline_injective_blocks(schedule);
   adopt_blocked_layouts(schedule, target);

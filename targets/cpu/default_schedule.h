@@ -43,8 +43,8 @@ bool schedule_copies(Schedule& schedule, const Target& target);
 bool schedule_attention(Schedule& schedule, const Target& target);
 bool schedule_attention_parts(Schedule& schedule, const Target& target);  // of keys that are cut into parts
 
-// All stages of a convolution by Winograd's minimal filtering.
-bool schedule_winograd(Schedule& schedule, const Target& target);
+// All stages of a bilinear algorithm: Winograd's filtering, Strassen's product.
+bool schedule_bilinear(Schedule& schedule, const Target& target);
 
 // A convolution that makes the channels of a depthwise one, strip by strip where they are used.
 bool schedule_inverted_residual(Schedule& schedule, const Target& target);

@@ -41,7 +41,7 @@ def best_seconds(executable, seconds: float) -> float:
 
 def product_of(model) -> list[dict] | None:
     """What the only kernel with a register tile leaves to decide."""
-    pieces = _core.decisions(tw.load(model)._core, "cpu", 1, "f32", "winograd=0")
+    pieces = _core.decisions(tw.load(model)._core, "cpu", 1, "f32", "winograd=0 strassen=0")
     tiled = [asked for _, _, _, asked in pieces if any(a["name"] == "tile" for a in asked)]
     return tiled[0] if len(tiled) == 1 else None
 
@@ -64,7 +64,8 @@ def main() -> None:
         tile = next(a for a in asked if a["name"] == "tile")
         chosen = tile["chosen"]
         model = tw.load(case.model())
-        measured = best_seconds(tw.compile(model, threads=1, winograd=False), options.seconds) * frequency
+        executable = tw.compile(model, threads=1, winograd=False, strassen=False)
+        measured = best_seconds(executable, options.seconds) * frequency
         error = tile["costs"][chosen] / measured - 1
         errors.append(error)
         ranks = ""

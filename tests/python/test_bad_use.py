@@ -451,6 +451,7 @@ def test_no_target_is_this_machine(network):
     [
         ({"winograd": "no"}, 1101, "winograd='no'"),
         ({"winograd": None}, 1101, "winograd=None"),
+        ({"strassen": 1}, 1101, "strassen=1"),
         ({"precision": None}, 1003, "None"),
         ({"in_place": ["y"]}, 1101, "in_place=['y']"),
         ({"db": 5}, 1001, "db=5"),

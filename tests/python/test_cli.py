@@ -146,7 +146,7 @@ def test_a_mistake_ends_with_2_and_its_code(name, folder):
         ["--precision", "f32"],
         ["--target", "rpi4"],
         ["--shape", "x=1,3,16,16", "--db", "nosuch.db"],
-        ["--no-winograd", "--in-place", "y=x"],
+        ["--no-winograd", "--no-strassen", "--in-place", "y=x"],
         ["--profile", "n=1", "--specialise", "--fallback", "onnxruntime"],
     ],
     ids=" ".join,

@@ -82,6 +82,14 @@ Func winograd(int64_t inputs, int64_t outputs, int64_t size) {
   return relay::lower_group(graph, relay::fuse(graph).at(0));
 }
 
+Func strassen(int64_t rows, int64_t inputs, int64_t outputs) {
+  relay::Graph graph;
+  graph.inputs = {graph.add_value("x", relay::TensorType{f32, {Expr(1), Expr(rows), Expr(inputs)}})};
+  const relay::ValueId weight = graph.add_constant("w", NDArray(f32, {7, inputs / 2, outputs / 2}));
+  graph.outputs = graph.add_node("strassen_product", {graph.inputs[0], weight}, {}, "c");
+  return relay::lower_group(graph, relay::fuse(graph).at(0));
+}
+
 // Scores and weights of `queries` a head, of 12 keys more.
 Func attention(int64_t heads, int64_t queries, int64_t size) {
   relay::Graph graph;
@@ -99,6 +107,7 @@ std::vector<test::SampleFunc> samples_of_decisions() {
   samples.push_back({"panels", test::matmul(48, 96, 64, false, true)});
   samples.push_back({"image", test::narrow_conv(32, 48, 8, f32, f32)});
   samples.push_back({"winograd", winograd(16, 32, 10)});
+  samples.push_back({"strassen", strassen(37, 32, 64)});
   samples.push_back({"rows", test::softmax(4, 272)});
   samples.push_back({"scores", attention(2, 19, 24)});
   return samples;
@@ -123,7 +132,7 @@ TEST(SpaceOfTemplates, offers_what_the_templates_name) {
       if (asked.candidates.size() > 1) names.insert(asked.name);
   }
   for (const char* name : {"tile", "row_a_task", "vectors_a_task", "rows", "row_blocks", "k_unroll", "panel_prefetch",
-                           "row_prefetch", "streams", "window_unroll", "strip", "winograd_block", "attention_tile"})
+                           "row_prefetch", "streams", "window_unroll", "strip", "bilinear_block", "attention_tile"})
     EXPECT_TRUE(names.count(name)) << name;
 }
 

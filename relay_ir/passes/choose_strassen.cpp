@@ -1,0 +1,139 @@
+// Large products of rows and known weights by Strassen's algorithm, where it is decided so: by analysis where it is
+// predicted to be faster.  Each level multiplies an eighth less.
+//
+//   matmul(x, w), conv(x, w) of windows of 1   ⇒   strassen_product(x, sums of w's blocks) {levels}
+//
+// The sums are 7/4 times the size of the weights a level.  Where there are few rows they are used faster than memory
+// brings them: there fewer levels or the plain product are faster, and the process stays small.
+//
+// Rows that are summed are neighbours in one image or one sequence: no row of one image meets one of another.  The
+// sums' rounding is that of the largest of them, so columns that are summed must be of similar size.
+#include <algorithm>
+
+#include "relay_ir/ops/common.h"
+#include "relay_ir/pass.h"
+#include "relay_ir/strassen.h"
+#include "tensor_ir/parallel.h"
+
+namespace tw::relay {
+namespace {
+
+constexpr char strassen[] = "strassen";  // the decision: levels
+constexpr int64_t no_level = 0;
+constexpr double least_share = 0.97;                     // of the plain product's time: what takes more stays as it is
+constexpr double worst_share = 1.1;                      // …that is worth trying
+constexpr int64_t most_added_bytes = int64_t{16} << 20;  // to one weight
+constexpr double most_spread = 64;
+
+struct RowsTimesWeight {
+  int axis;              // of the data, along which it is multiplied
+  bool is_transposed;    // the weight is [outputs, inputs]
+  int64_t images, rows;  // of each image or sequence
+  int64_t inputs, outputs;
+};
+
+std::optional<RowsTimesWeight> match_product(const Graph& graph, const Node& node) {
+  const auto form = linear_of(graph, node);
+  if (!form || form->groups != 1 || form->filter_axis < 0 || !graph.is_constant(node.inputs[1])) return std::nullopt;
+  if (node.op->facts.rounding != Rounding::multiplies || node.op->facts.operands != 2) return std::nullopt;
+  if (!node.attributes.get_string("result").empty()) return std::nullopt;  // of small elements
+  const NDArray& weight = *graph.values[node.inputs[1]].constant;
+  const TensorType &x = graph.values[node.inputs[0]].type, &y = graph.values[node.outputs[0]].type;
+  const auto shape = static_shape(x);
+  if (weight.dtype() != f32 || x.dtype != f32 || !shape || x.rank() < 3 || y.rank() != x.rank()) return std::nullopt;
+  const int axis = form->has_window ? 1 : x.rank() - 1;
+  if (weight.rank() != (form->has_window ? x.rank() : 2)) return std::nullopt;
+  if (form->data_axis != axis || form->result_axis != axis) return std::nullopt;
+  const auto uses = axes_of(graph, node)[0];
+  for (int d = 0; d < x.rank(); ++d) {
+    if (d == axis) continue;
+    if (!is_const_int(y.shape[d], (*shape)[d]) || (!uses[d].is_same(d) && (*shape)[d] != 1)) return std::nullopt;
+  }
+  const auto outputs = as_int(y.shape[axis]);
+  const int64_t images = shape->front(), inputs = (*shape)[axis], elements = element_count(*shape);
+  if (elements == 0 || weight.size() != inputs * outputs.value()) return std::nullopt;
+  return RowsTimesWeight{axis, form->filter_axis == 0, images, elements / images / inputs, inputs, *outputs};
+}
+
+// [inputs, outputs]
+NDArray matrix_of(const NDArray& weight, const RowsTimesWeight& product) {
+  if (!product.is_transposed) return weight;
+  NDArray result(f32, {product.inputs, product.outputs});
+  const auto* from = static_cast<const float*>(weight.data());
+  auto* to = static_cast<float*>(result.data());
+  for_each_in_parallel(static_cast<size_t>(product.inputs), 0, [&](size_t i) {
+    for (int64_t o = 0; o < product.outputs; ++o)
+      to[static_cast<int64_t>(i) * product.outputs + o] = from[o * product.inputs + static_cast<int64_t>(i)];
+  });
+  return result;
+}
+
+// Cycles, by the large terms, of all workers together.  Fitted to chains of layers of 192 to 768 channels and 16 to 400
+// rows, whose weights come from memory, on a core alone and beside busy neighbours (Zen 4).
+double predict_levels(const RowsTimesWeight& p, int64_t levels, const Target& target) {
+  constexpr double per_point = 3;     // a load, a store and one or two sums of a vector
+  constexpr double per_level = 0.03;  // of the products' time: loops are shorter, and weights are read from farther
+  const double workers = std::max(1, target.threads), lanes = target.lanes(f32);
+  const int64_t parts = int64_t{1} << levels, points = strassen_points(levels);
+  const int64_t tiles = p.images * ((p.rows + parts - 1) / parts), inputs = p.inputs / parts,
+                outputs = p.outputs / parts;
+  const double vectors = static_cast<double>(points * inputs * outputs) / lanes;
+  const double products =
+      static_cast<double>(tiles) * vectors / target.fma_ports / workers * (1 + per_level * static_cast<double>(levels));
+  const double weights =
+      vectors * lanes * f32.bytes() / std::min(target.memory_rate, workers * target.core_memory_rate);
+  const double transforms =
+      levels == 0 ? 0 : static_cast<double>(points * tiles * (inputs + outputs)) / lanes * per_point / workers;
+  // Weights are asked for ahead, but what other layers leave of the caches and of memory's time differs from run to
+  // run.
+  return products + transforms + weights / 2;
+}
+
+// The plain product, and the levels that round well enough.
+std::vector<Candidate> admissible_levels(const RowsTimesWeight& product, const NDArray& weight,
+                                         const PassContext& context) {
+  const Target& target = context.target;
+  std::vector<Candidate> candidates{{{no_level}, predict_levels(product, no_level, target)}};
+  std::optional<NDArray> matrix;
+  for (int64_t levels = 1; levels <= strassen_most_levels; ++levels) {
+    const int64_t parts = int64_t{1} << levels, block = parts * target.lanes(f32);
+    if (product.inputs % block != 0 || product.outputs % block != 0) break;
+    const int64_t blocks = parts * parts, weights = product.inputs * product.outputs * f32.bytes();
+    if (weights / blocks * (strassen_points(levels) - blocks) > most_added_bytes) break;
+    const double cost = predict_levels(product, levels, target);
+    if (!context.allows(strassen, {levels}) || cost > worst_share * candidates[0].cost) continue;
+    if (!matrix) matrix = matrix_of(weight, product);
+    if (strassen_spread(*matrix, levels) <= most_spread) candidates.push_back({{levels}, cost});
+  }
+  return candidates;
+}
+
+// The fastest, where that is worth it.
+Choice analytic_levels(const std::vector<Candidate>& candidates) {
+  const auto best = std::ranges::min_element(candidates, {}, &Candidate::cost);
+  return best->cost < least_share * candidates[0].cost ? best->value : candidates[0].value;
+}
+
+}  // namespace
+
+Graph choose_strassen(const Graph& graph, const PassContext& context) {
+  const Target& target = context.target;
+  if (target.lanes(f32) < 4 || !target.has_fma) return graph;
+  if (context.precision != Precision::f32) return graph;  // what multiplies fewer bits is faster
+  GraphCopy copy(graph);
+  return copy.rewrite([&](const Node& node) {
+    const auto product = match_product(graph, node);
+    if (!product) return no_value;
+    const NDArray& weight = *graph.values[node.inputs[1]].constant;
+    const std::vector<Candidate> candidates = admissible_levels(*product, weight, context);
+    const size_t number = &node - graph.nodes.data();
+    const int64_t levels = context.decide(graph, {number}, strassen, candidates, analytic_levels(candidates)).at(0);
+    if (levels == no_level) return no_value;
+    const ValueId sums =
+        copy.to().add_constant(node.name + ".strassen", strassen_weight(matrix_of(weight, *product), levels));
+    return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums},
+                    attributes_of({{"levels", levels}, {"axis", product->axis}}))[0];
+  });
+}
+
+}  // namespace tw::relay

@@ -1,0 +1,109 @@
+"""Products by Strassen's algorithm, where analysis chooses it and it is allowed.
+
+Numbers of rows, widths and levels: tests/unit/relay_ir/strassen_test.cpp.
+"""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright as tw
+
+
+def network(shape, widths, is_image=False, scale=None):
+    """Products (or 1×1 convolutions) of these widths, with biases and GELU-like activations between them."""
+    rng = np.random.default_rng(sum(shape) + sum(widths))
+    nodes, constants, name = [], [], "x"
+    for i, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+        weight = (rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)).astype(np.float32)
+        weight *= np.float32(1) if scale is None else scale(outputs)
+        bias = rng.standard_normal(outputs).astype(np.float32)
+        if is_image:
+            constants += [numpy_helper.from_array(weight.T[:, :, None, None].copy(), f"w{i}")]
+            constants += [numpy_helper.from_array(bias, f"b{i}")]
+            nodes.append(helper.make_node("Conv", [name, f"w{i}", f"b{i}"], [f"s{i}"], name=f"layer{i}"))
+        else:
+            constants += [numpy_helper.from_array(weight, f"w{i}"), numpy_helper.from_array(bias, f"b{i}")]
+            nodes.append(helper.make_node("MatMul", [name, f"w{i}"], [f"p{i}"], name=f"layer{i}"))
+            nodes.append(helper.make_node("Add", [f"p{i}", f"b{i}"], [f"s{i}"]))
+        nodes.append(helper.make_node("Sigmoid", [f"s{i}"], [f"g{i}"]))
+        nodes.append(helper.make_node("Mul", [f"s{i}", f"g{i}"], [f"y{i}"]))
+        name = f"y{i}"
+    result = (shape[0], widths[-1], *shape[2:]) if is_image else (*shape[:-1], widths[-1])
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, result)],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model.SerializeToString(), {"x": rng.standard_normal(shape).astype(np.float32)}
+
+
+def count_strassen(executable) -> int:
+    return sum("strassen" in step["kernel"] for step in executable.describe()["steps"])
+
+
+def expected_of(model, feed):
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+
+
+def is_close(actual, expected) -> bool:
+    return bool(np.abs(actual - expected).max() <= 1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("shape", "widths", "is_image"),
+    [
+        ((1, 2049, 512), (512, 768, 512), False),
+        ((3, 701, 512), (512, 512), False),
+        ((1, 19, 63, 512), (512, 512), False),
+        ((1, 512, 45, 47), (512, 384, 512), True),
+        ((2, 512, 31, 33), (512, 512), True),
+    ],
+)
+def test_against_onnxruntime(shape, widths, is_image):
+    model, feed = network(shape, widths, is_image)
+    executable = tw.compile(tw.load(model), threads=2)
+    assert count_strassen(executable) >= len(widths) - 1
+    (actual,) = executable.run(feed).values()
+    assert is_close(actual, expected_of(model, feed))
+
+
+def test_is_a_choice():
+    model, feed = network((1, 2048, 512), (512, 512))
+    loaded = tw.load(model)
+    fast, plain = (tw.compile(loaded, threads=2, strassen=allowed) for allowed in (True, False))
+    assert count_strassen(fast) and not count_strassen(plain)
+    assert "strassen=" in fast.report() and "strassen" not in plain.report()
+    assert tw.compare(fast, plain, inputs=feed).ok
+
+
+def test_columns_of_different_size_keep_plain_sums():
+    """The small half of the columns would be rounded as the large half is."""
+    model, feed = network((1, 2048, 512), (512, 512), scale=lambda n: np.where(np.arange(n) < n // 2, 1e-4, 1))
+    executable = tw.compile(tw.load(model), threads=2)
+    assert not count_strassen(executable)
+    (actual,) = executable.run(feed).values()
+    assert is_close(actual[..., :256], expected_of(model, feed)[..., :256])
+
+
+def test_images_of_a_batch_do_not_meet():
+    """What is not a number in one image stays there."""
+    model, feed = network((2, 1025, 512), (512, 512))
+    executable = tw.compile(tw.load(model), threads=2)
+    assert count_strassen(executable)
+    expected = next(iter(executable.run(feed).values()))
+    feed["x"][0] = np.nan
+    (actual,) = executable.run(feed).values()
+    assert np.isnan(actual[0]).all() and (actual[1] == expected[1]).all()
+
+
+def test_open_rows_keep_plain_sums():
+    model = onnx.load_model_from_string(network((1, 2048, 512), (512, 512))[0])
+    for tensor in [*model.graph.input, *model.graph.output]:
+        tensor.type.tensor_type.shape.dim[1].dim_param = "tokens"
+    assert not count_strassen(tw.compile(tw.load(model.SerializeToString()), threads=2))

@@ -1,0 +1,239 @@
+// Strassen's sums of weights, against their definition; which products take how many levels; and that they are right.
+#include "relay_ir/strassen.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "relay_ir/compile/compile.h"
+#include "relay_ir/op.h"
+#include "relay_ir/pass.h"
+#include "targets/target.h"
+#include "tests/unit/relay_ir/run.h"
+#include "tests/unit/sanitized.h"
+
+namespace tw::relay {
+namespace {
+
+using test::random_array;
+
+// The seven products of a level make the four blocks of a product of 2 × 2 numbers.
+TEST(Strassen, TransformMultipliesBlocks) {
+  const StrassenTransform& t = strassen_transform(true);
+  ASSERT_EQ(t.data.size(), 7u);
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 4; ++b) {
+      for (int c = 0; c < 4; ++c) {
+        double sum = 0;
+        for (size_t p = 0; p < 7; ++p) sum += t.output[c][p] * t.data[p][a] * t.weight[p][b];
+        const bool is_term = a % 2 == b / 2 && c == a / 2 * 2 + b % 2;
+        EXPECT_EQ(sum, is_term ? 1 : 0) << a << b << c;
+      }
+    }
+  }
+}
+
+TEST(Strassen, WeightsAreSummedAsDefined) {
+  const NDArray weight = random_array({8, 12}, 5);
+  for (const int64_t levels : {1, 2}) {
+    const int64_t parts = int64_t{1} << levels, inputs = 8 / parts, outputs = 12 / parts;
+    const NDArray sums = strassen_weight(weight, levels);
+    ASSERT_EQ(sums.shape(), (Shape{strassen_points(levels), inputs, outputs}));
+    const auto& first = strassen_transform(true).weight;
+    const auto& second = strassen_transform(levels == 2).weight;
+    for (int64_t p = 0; p < strassen_points(levels); ++p) {
+      for (int64_t i = 0; i < inputs; ++i) {
+        for (int64_t o = 0; o < outputs; ++o) {
+          double expected = 0;
+          for (int64_t row = 0; row < parts; ++row) {
+            for (int64_t column = 0; column < parts; ++column) {
+              const int64_t inner = parts / 2, points = static_cast<int64_t>(second.size());
+              expected += first[p / points][row / inner * 2 + column / inner] *
+                          second[p % points][row % inner * 2 + column % inner] *
+                          weight.get_float((row * inputs + i) * 12 + column * outputs + o);
+            }
+          }
+          EXPECT_NEAR(sums.get_float((p * inputs + i) * outputs + o), expected, 1e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST(Strassen, SpreadIsOfColumnsThatAreSummed) {
+  NDArray weight(f32, {4, 4});
+  for (int64_t i = 0; i < 16; ++i) weight.set_float(i, 1);
+  EXPECT_NEAR(strassen_spread(weight, 1), std::sqrt(0.5), 1e-6);
+  for (int64_t row = 0; row < 4; ++row) weight.set_float(row * 4 + 2, 100);  // met by column 0
+  EXPECT_NEAR(strassen_spread(weight, 1), 100 * std::sqrt(0.5), 1e-3);
+  for (int64_t row = 0; row < 4; ++row) weight.set_float(row * 4 + 0, 100);
+  EXPECT_NEAR(strassen_spread(weight, 1), std::sqrt(0.5), 1e-6);
+  for (int64_t row = 0; row < 4; ++row) weight.set_float(row * 4 + 1, 0);
+  EXPECT_EQ(strassen_spread(weight, 1), std::numeric_limits<double>::infinity());
+  weight.set_float(1, 3e38);
+  EXPECT_EQ(strassen_spread(weight, 1), std::numeric_limits<double>::infinity());
+}
+
+Target two_narrow_cores() {
+  Target target = parse_target("x86:avx512");
+  target.threads = 2, target.fma_ports = 1;
+  return target;
+}
+
+Graph product_by(int64_t rows, const NDArray& weight) {
+  Graph graph;
+  graph.inputs = {graph.add_value("x", TensorType{f32, {Expr(1), Expr(rows), Expr(weight.shape()[0])}})};
+  graph.outputs = graph.add_node("matmul", {graph.inputs[0], graph.add_constant("w", weight)}, {}, "c");
+  return graph;
+}
+
+// The levels that choose_strassen takes; 0: none, it stays a product.
+int64_t levels_of(const Graph& graph, const Target& target, Precision precision = Precision::f32) {
+  const Graph chosen = choose_strassen(graph, {.target = target, .precision = precision});
+  const Node& node = chosen.nodes.at(0);
+  return node.op->name == "strassen_product" ? node.attributes.get_int("levels") : 0;
+}
+
+TEST(Strassen, LargeProductsTakeLevels) {
+  EXPECT_EQ(levels_of(product_by(1024, random_array({768, 768}, 1)), two_narrow_cores()), 2);
+  EXPECT_EQ(levels_of(product_by(196, random_array({384, 1536}, 1)), two_narrow_cores()), 2);
+  EXPECT_EQ(levels_of(product_by(1024, random_array({768, 768}, 1)), two_narrow_cores(), Precision::bf16), 0);
+}
+
+// Their sums would take more memory than what they save is worth.
+TEST(Strassen, LargeWeightsGrowLittle) {
+  EXPECT_EQ(levels_of(product_by(1024, random_array({768, 3072}, 1)), two_narrow_cores()), 1);
+  EXPECT_EQ(levels_of(product_by(1024, random_array({2048, 4096}, 1)), two_narrow_cores()), 0);
+}
+
+// Sums of few elements take longer than what they save, and weights come from memory for few rows.
+TEST(Strassen, SmallProductsStay) {
+  EXPECT_EQ(levels_of(product_by(3136, random_array({64, 64}, 1)), two_narrow_cores()), 0);
+  EXPECT_EQ(levels_of(product_by(16, random_array({768, 768}, 1)), two_narrow_cores()), 0);
+  EXPECT_EQ(levels_of(product_by(1024, random_array({760, 768}, 1)), two_narrow_cores()), 0);
+}
+
+TEST(Strassen, ColumnsOfDifferentSizeStay) {
+  NDArray weight = random_array({768, 768}, 1);
+  for (int64_t row = 0; row < 768; ++row)
+    for (int64_t o = 0; o < 384; ++o) weight.set_float(row * 768 + o, 1e-3 * weight.get_float(row * 768 + o));
+  EXPECT_EQ(levels_of(product_by(1024, weight), two_narrow_cores()), 0);
+}
+
+// relu(x · w + b [+ r]) of any level, which nobody would choose for products so small, as of none.
+struct SmallProduct {
+  std::vector<int64_t> rows;  // the axes before the last one
+  int64_t inputs, outputs;
+  bool is_image = false;  // channels are the second axis
+  bool has_residual = false;
+  int threads = 2;
+};
+
+void expect_right_product(const SmallProduct& p) {
+  std::string name = p.is_image ? "image" : "rows";
+  for (const int64_t extent : p.rows) name += " " + std::to_string(extent);
+  SCOPED_TRACE(name + ", " + std::to_string(p.inputs) + " → " + std::to_string(p.outputs));
+  const auto shape_of = [&](int64_t channels) {
+    Shape shape = p.rows;
+    shape.insert(p.is_image ? shape.begin() + 1 : shape.end(), channels);
+    return shape;
+  };
+  const auto type_of = [](const Shape& shape) { return TensorType{f32, {shape.begin(), shape.end()}}; };
+  std::vector<NDArray> arrays = {random_array(shape_of(p.inputs), 1)};
+  Graph graph;
+  graph.inputs = {graph.add_value("x", type_of(arrays[0].shape()))};
+  const double scale = 1 / std::sqrt(static_cast<double>(p.inputs));
+  const Shape of_weight = p.is_image ? Shape{p.outputs, p.inputs, 1, 1} : Shape{p.inputs, p.outputs};
+  ValueId value =
+      graph.add_node(p.is_image ? "conv" : "matmul",
+                     {graph.inputs[0], graph.add_constant("w", random_array(of_weight, 2, scale))}, {}, "c")[0];
+  const Shape of_bias = p.is_image ? Shape{p.outputs, 1, 1} : Shape{p.outputs};
+  value = graph.add_node("add", {value, graph.add_constant("b", random_array(of_bias, 3))}, {}, "biased")[0];
+  if (p.has_residual) {
+    arrays.push_back(random_array(shape_of(p.outputs), 4));
+    graph.inputs.push_back(graph.add_value("r", type_of(arrays[1].shape())));
+    value = graph.add_node("add", {value, graph.inputs[1]}, {}, "sum")[0];
+  }
+  graph.outputs = graph.add_node("relu", {value}, {}, "y");
+  const NDArray expected = evaluate(graph, arrays)[0];
+  double largest = 0;
+  for (int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::abs(expected.get_float(i)));
+
+  Target target = parse_target("cpu");
+  target.l2.bytes = 1 << 20;
+  for (const int64_t levels : {1, 2}) {
+    const int64_t parts = int64_t{1} << levels;
+    const NDArray& weight = *graph.values[graph.nodes[0].inputs[1]].constant;
+    NDArray matrix(f32, {p.inputs, p.outputs});
+    for (int64_t i = 0; i < p.inputs; ++i)
+      for (int64_t o = 0; o < p.outputs; ++o)
+        matrix.set_float(i * p.outputs + o, weight.get_float(p.is_image ? o * p.inputs + i : i * p.outputs + o));
+    ASSERT_EQ(p.inputs % parts, 0);
+    // The graph with the product in its stead.
+    GraphCopy copy(graph);
+    const Graph fast = copy.rewrite([&](const Node& node) {
+      if (&node != &graph.nodes[0]) return no_value;
+      const ValueId sums = copy.to().add_constant("sums", strassen_weight(matrix, levels));
+      NodeAttributes attributes;
+      attributes.set("levels", levels);
+      attributes.set("axis", int64_t{p.is_image ? 1 : -1});
+      return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums}, attributes)[0];
+    });
+    CompileOptions options;
+    options.threads = p.threads;
+    const NDArray actual = compile(fast, target, options).run(arrays)[0];
+    for (int64_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(actual.get_float(i), expected.get_float(i), 5e-6 * largest) << levels << " levels";
+  }
+}
+
+TEST(Strassen, IsRightForAnyNumberOfRows) {
+  for (const int64_t rows : {1, 2, 3, 5, 8, 17, 50})
+    if (!tw::test::is_sanitized || rows == 5) expect_right_product({{1, rows}, 64, 128});
+}
+
+TEST(Strassen, IsRightForImages) {
+  for (const int64_t size : {1, 3, 4, 7, 14})
+    if (!tw::test::is_sanitized || size == 3) expect_right_product({{2, size, size + 1}, 64, 192, true, size > 3});
+}
+
+TEST(Strassen, IsRightForBatchesAndResiduals) {
+  for (const int threads : {1, 2, 3})
+    if (!tw::test::is_sanitized || threads == 3) expect_right_product({{3, 2, 5}, 128, 64, false, true, threads});
+}
+
+// Widths that vectors do not divide.
+TEST(Strassen, IsRightForAnyWidth) {
+  expect_right_product({{1, 9}, 20, 36});
+  expect_right_product({{1, 9}, 20, 64});
+  expect_right_product({{1, 3, 5}, 12, 40, true});
+}
+
+// Whoever decides is asked once for each product, with no level and those that are worth trying.
+TEST(Strassen, AsksAndObeys) {
+  const Graph graph = product_by(256, random_array({256, 256}, 1, 1.0 / 16));
+  const NDArray x = random_array({1, 256, 256}, 2);
+  const NDArray expected = evaluate(graph, {x})[0];
+  for (const int64_t levels : {0, 1, 2}) {
+    CompileOptions options;
+    options.threads = 1;
+    int asked = 0;
+    options.decide = [&](const GraphDecision& decision) {
+      ++asked;
+      EXPECT_EQ(decision.node, "c");
+      EXPECT_EQ(decision.asked.name, "strassen");
+      EXPECT_EQ(decision.asked.candidates.size(), 3u);
+      return Choice{levels};
+    };
+    const NDArray result = compile(graph, parse_target("cpu"), options).run({x})[0];
+    EXPECT_EQ(asked, 1);
+    for (int64_t i = 0; i < result.size(); ++i) ASSERT_NEAR(result.get_float(i), expected.get_float(i), 2e-5);
+  }
+  CompileOptions options;
+  options.constraints = parse_decisions("strassen=0");
+  options.decide = [&](const GraphDecision&) { return ADD_FAILURE() << "asked what is forbidden", Choice{1}; };
+  compile(graph, parse_target("cpu"), options);
+}
+
+}  // namespace
+}  // namespace tw::relay
