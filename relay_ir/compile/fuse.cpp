@@ -291,7 +291,7 @@ class Fuser {
            *whole % *extent == 0 && last.runs[0].from % *extent == 0;
   }
 
-  // A product of f32 with weights, whose columns are the last axis.  (Those of fewer bits are made by other
+  // A product of f32 with weights, whose columns are the last axis of both.  (Those of fewer bits are made by other
   // instructions, whose tiles hold no parts.)
   bool has_columns(const Cluster& cluster) const {
     if (cluster.weight != Weight::anchored || !cluster.has_contraction) return false;
@@ -299,7 +299,8 @@ class Fuser {
       return graph_.nodes[index].op->kind == OpKind::contraction;
     })];
     const auto linear = linear_of(graph_, node);
-    return linear && linear->groups == 1 && !linear->has_window && graph_.is_constant(node.inputs[1]) &&
+    return linear && linear->groups == 1 && !linear->has_window && linear->filter_axis >= 0 &&
+           graph_.is_constant(node.inputs[1]) &&
            linear->result_axis + 1 == graph_.values[node.outputs[0]].type.rank() &&
            graph_.values[node.inputs[0]].type.dtype == f32 && graph_.values[node.inputs[1]].type.dtype == f32;
   }

@@ -38,7 +38,7 @@ OpDef strassen_product_op() {
   op.facts = linear_facts(strassen_axes, Rounding::multiplies, 1, [](const OpCall& c) -> std::optional<Linear> {
     const int rank = c.inputs[0].rank(), axis = normal_axis(c, c.attributes.get_int("axis"), rank);
     return Linear{
-        .data_axis = axis, .weight_axis = 1, .result_axis = axis, .filter_axis = 2, .has_window = axis != rank - 1};
+        .data_axis = axis, .weight_axis = 1, .result_axis = axis, .filter_axis = -1, .has_window = axis != rank - 1};
   });
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];

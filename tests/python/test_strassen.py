@@ -107,3 +107,18 @@ def test_open_rows_keep_plain_sums():
     for tensor in [*model.graph.input, *model.graph.output]:
         tensor.type.tensor_type.shape.dim[1].dim_param = "tokens"
     assert not count_strassen(tw.compile(tw.load(model.SerializeToString()), threads=2))
+
+
+def test_halves_of_its_columns_are_combined_behind_it():
+    """A gated unit: its own kernel, since a tile of the product has rows of one block of columns only."""
+    model = onnx.load_model_from_string(network((1, 1024, 512), (512, 512))[0])
+    feed = {"x": np.random.default_rng(3).standard_normal((1, 1024, 512)).astype(np.float32)}
+    del model.graph.node[1:]
+    model.graph.node.append(helper.make_node("Split", ["p0"], ["a", "b"], axis=2, num_outputs=2))
+    model.graph.node.append(helper.make_node("Sigmoid", ["b"], ["c"]))
+    model.graph.node.append(helper.make_node("Mul", ["a", "c"], ["y0"]))
+    model.graph.output[0].type.tensor_type.shape.dim[2].dim_value = 256
+    model.opset_import[0].version = 18
+    executable = tw.compile(tw.load(model.SerializeToString()), threads=2)
+    assert count_strassen(executable) in (1, 2)
+    assert is_close(executable.run(feed)["y0"], expected_of(model.SerializeToString(), feed))
