@@ -12,7 +12,8 @@ AxisUses winograd_axes(const OpCall& c) {
   AxisUses uses = unknown_axes(c);
   uses[0][0] = same_axis(0);
   uses[0][1] = whole_axis(1);
-  for (const int d : {2, 3}) uses[0][d] = {.kind = AxisUse::Kind::window, .axis = d, .size = 3};
+  for (const int d : {2, 3})
+    uses[0][d] = {.kind = AxisUse::Kind::window, .axis = d, .size = 3, .dilation = c.attributes.get_int("dilation")};
   uses[1].assign(4, fixed_axis());
   uses[1][1] = same_axis(2);
   return uses;
@@ -24,17 +25,20 @@ OpDef winograd_conv_op() {
   op.kind = OpKind::contraction;
   op.doc =
       "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c, o]: G g Gᵀ of each filter.  "
-      "Computes in f32.";
+      "A dilated one is as many convolutions as there are phases of its positions.  Computes in f32.";
   op.input_names = {"x", "weight"};
   op.attributes = {{"tile", 4, false, "m: 2 or 4"},
-                   {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"}};
+                   {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"},
+                   {"dilation", 1, false, "between elements of the window"}};
   op.facts = linear_facts(winograd_axes, Rounding::multiplies, 1, [](const OpCall&) -> std::optional<Linear> {
     return Linear{.data_axis = 1, .weight_axis = 1, .result_axis = 1, .filter_axis = 2, .has_window = true};
   });
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
     const int64_t tile = c.attributes.get_int("tile");
+    const int64_t dilation = c.attributes.get_int("dilation");
     const auto& pads = c.attributes.get_ints("pads");
+    c.require(dilation >= 1 && dilation < window_limit, "dilation is at least 1, and no window is that large");
     c.require(tile == 2 || tile == 4, "tiles are 2×2 or 4×4");
     c.require(x.dtype == f32 || x.dtype == bf16 || x.dtype == f16, "data is f32, or of 16-bit floats");
     c.require(w.dtype == f32, "weight is f32");
@@ -44,7 +48,7 @@ OpDef winograd_conv_op() {
     c.require(pads.size() == 4 && *std::min_element(pads.begin(), pads.end()) >= 0, "pads are four, none negative");
     TensorType y{f32, {x.shape[0], w.shape[2]}};
     for (size_t d = 0; d < 2; ++d) {
-      const Expr size = x.shape[2 + d] + (pads[d] + pads[2 + d] - 2);
+      const Expr size = x.shape[2 + d] + (pads[d] + pads[2 + d] - 2 * dilation);
       if (const auto known = as_int(size)) c.require(*known >= 1, "the window is larger than the padded data");
       y.shape.push_back(size);
     }
@@ -53,15 +57,17 @@ OpDef winograd_conv_op() {
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
     const WinogradTransform& transform = winograd_transform(c.attributes.get_int("tile"));
     const auto& pads = c.attributes.get_ints("pads");
-    const int64_t m = transform.tile, size = transform.size();
+    const int64_t m = transform.tile, size = transform.size(), dilation = c.attributes.get_int("dilation");
     const te::Tensor &x = in[0], &w = in[1];
     const std::vector<Expr>& out = c.outputs[0].shape;
-    const Expr rows = floor_div(out[2] + (m - 1), m), columns = floor_div(out[3] + (m - 1), m);
+    const Expr rows = floor_div(out[2] + (m * dilation - 1), m * dilation),
+               columns = floor_div(out[3] + (m * dilation - 1), m * dilation);
+    const Expr tiles = rows * dilation * columns * dilation;  // of an image: rows, their phases, columns, their phases
     const Expr inputs = x.shape()[1], outputs = out[1];
     // Tiles are counted over the whole batch, but image by image where only a run knows how many images there are: then
     // the last tile of each is known.
     const bool is_by_image = !as_int(out[0]);
-    const te::Indices counts = is_by_image ? te::Indices{out[0], rows * columns} : te::Indices{out[0] * rows * columns};
+    const te::Indices counts = is_by_image ? te::Indices{out[0], tiles} : te::Indices{out[0] * tiles};
     const size_t axes = counts.size();
     const auto joined = [](std::initializer_list<te::Indices> parts) {
       te::Indices all;
@@ -73,24 +79,26 @@ OpDef winograd_conv_op() {
       return te::Indices(s.begin() + static_cast<std::ptrdiff_t>(from),
                          s.begin() + static_cast<std::ptrdiff_t>(from + axes));
     };
-    const auto place = [&](const te::Indices& tile) {  // its image, row and column
-      if (!is_by_image) return unflatten_index(tile[0], {out[0], rows, columns});
-      return joined({{tile[0]}, unflatten_index(tile[1], {rows, columns})});
+    const auto place = [&](const te::Indices& tile) {  // its image, row, column, and the phases of both
+      if (!is_by_image) return unflatten_index(tile[0], {out[0], rows, Expr(dilation), columns, Expr(dilation)});
+      return joined({{tile[0]}, unflatten_index(tile[1], {rows, Expr(dilation), columns, Expr(dilation)})});
     };
 
     // Zeros around the data, up to whole tiles.
-    const te::Tensor padded = te::compute(
-        "bilinear_pad", {x.shape()[0], inputs, rows * m + 2, columns * m + 2}, {x}, [&](const te::Indices& s) {
-          const Expr h = s[2] - pads[0], v = s[3] - pads[1];
-          const Expr inside = in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]);
-          return cast(f32, load(x.buffer(), {s[0], s[1], h, v}, inside));
-        });
+    const te::Tensor padded =
+        te::compute("bilinear_pad", {x.shape()[0], inputs, (rows * m + 2) * dilation, (columns * m + 2) * dilation},
+                    {x}, [&](const te::Indices& s) {
+                      const Expr h = s[2] - pads[0], v = s[3] - pads[1];
+                      const Expr inside = in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]);
+                      return cast(f32, load(x.buffer(), {s[0], s[1], h, v}, inside));
+                    });
     // Bᵀ d, then (Bᵀ d) B.
     const te::Tensor half = te::compute(
         "bilinear_rows", joined({counts, {inputs, Expr(size), Expr(size)}}), {padded}, [&](const te::Indices& s) {
           const te::Indices at = place(number(s, 0));
           return row_times(transform.input, s[axes + 1], [&](size_t i) {
-            return padded({at[0], s[axes], at[1] * m + static_cast<int64_t>(i), at[2] * m + s[axes + 2]});
+            return padded({at[0], s[axes], (at[1] * m + static_cast<int64_t>(i)) * dilation + at[2],
+                           (at[3] * m + s[axes + 2]) * dilation + at[4]});
           });
         });
     const te::Tensor data = te::compute(
@@ -112,11 +120,16 @@ OpDef winograd_conv_op() {
           });
         });
     return {te::compute("bilinear_result", out, {part}, [&](const te::Indices& s) {
-      const Expr row = floor_div(s[2], m), column = floor_div(s[3], m);
-      const te::Indices tile =
-          is_by_image ? te::Indices{s[0], row * columns + column} : te::Indices{(s[0] * rows + row) * columns + column};
-      return row_times(transform.output, floor_mod(s[3], m), [&](size_t j) {
-        return part(joined({tile, {s[1], floor_mod(s[2], m), Expr(static_cast<int64_t>(j))}}));
+      const auto number_along = [&](const Expr& at) {
+        return floor_div(at, m * dilation) * dilation + floor_mod(at, dilation);
+      };
+      const auto within = [&](const Expr& at) { return floor_mod(floor_div(at, dilation), m); };
+      const Expr row = number_along(s[2]), column = number_along(s[3]);
+      const te::Indices tile = is_by_image
+                                   ? te::Indices{s[0], row * (columns * dilation) + column}
+                                   : te::Indices{(s[0] * (rows * dilation) + row) * (columns * dilation) + column};
+      return row_times(transform.output, within(s[3]), [&](size_t j) {
+        return part(joined({tile, {s[1], within(s[2]), Expr(static_cast<int64_t>(j))}}));
       });
     })};
   };
@@ -125,6 +138,8 @@ OpDef winograd_conv_op() {
       {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})},
       {{tensor_type(f32, {2, 2, 5, 7}), tensor_type(f32, {16, 2, 3})},
        attributes_of({{"tile", 2}, {"pads", Ints{1, 0, 0, 2}}})},
+      {{tensor_type(f32, {1, 2, 7, 9}), tensor_type(f32, {16, 2, 3})},
+       attributes_of({{"tile", 2}, {"pads", Ints{2, 1, 2, 3}}, {"dilation", 2}})},
       {{tensor_type(bf16, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})}};
   return op;
 }

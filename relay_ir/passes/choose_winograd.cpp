@@ -1,7 +1,7 @@
 // 3×3 convolutions with stride 1 and known weights by Winograd's minimal filtering, where its rounding error is small
 // and it is decided so: by analysis where it is predicted to be faster.
 //
-//   conv(x, w, pads)   ⇒   winograd_conv(x, G w Gᵀ, pads, tile)
+//   conv(x, w, pads, dilation)   ⇒   winograd_conv(x, G w Gᵀ, pads, dilation, tile)
 //
 // Where the target multiplies operands of fewer bits faster than f32, and these are asked for, the direct sum is of
 // them: the filtering, which stays in f32, has more to beat.
@@ -25,6 +25,7 @@ constexpr int64_t direct = 0;            // a choice beside the tiles
 
 struct Shape3x3 {
   int64_t batch, inputs, outputs, rows, columns;  // of the output map
+  int64_t dilation;
 };
 
 std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
@@ -34,13 +35,13 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   const NDArray& weight = *graph.values[node.inputs[1]].constant;
   if (weight.dtype() != f32 || weight.rank() != 4) return std::nullopt;
   const auto uses = axes_of(graph, node)[0];
-  const auto is_of_three = [](const AxisUse& use) {
-    return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == 1 && use.dilation == 1;
+  const auto is_of_three = [&](const AxisUse& use) {
+    return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == 1 && use.dilation == uses[2].dilation;
   };
   if (!std::all_of(uses.begin() + 2, uses.end(), is_of_three)) return std::nullopt;
   const TensorType& type = graph.values[node.outputs[0]].type;
   const Shape out = typical_shape(type);
-  return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3]};
+  return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3], uses[2].dilation};
 }
 
 // Cycles, by the large terms, of all workers together: work divides among them.
@@ -53,13 +54,19 @@ double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Targe
   };
   const double direct_bytes = 9.0 * storage_of(of_direct).bytes();
   if (tile == direct) {
-    const double products = 9.0 * s.batch * s.rows * s.columns * s.inputs * s.outputs / product_rate(of_direct, target);
+    // The direct sum leaves out what the outer elements of a wide window find in the padding.
+    const auto elements = [&](int64_t size) {
+      return 1.0 + 2.0 * static_cast<double>(std::max<int64_t>(0, size - s.dilation)) / static_cast<double>(size);
+    };
+    const double products = (s.dilation == 1 ? 9.0 : elements(s.rows) * elements(s.columns)) * s.batch * s.rows *
+                            s.columns * s.inputs * s.outputs / product_rate(of_direct, target);
     return std::max(products / target.lanes(f32) / ports / workers, weight_cycles(direct_bytes));
   }
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto vectors = [&](int64_t channels) { return static_cast<double>(divide_up(channels, target.lanes(f32))); };
   const double points = (tile + 2) * (tile + 2), bytes = points * f32.bytes();
-  const double tiles = static_cast<double>(s.batch * divide_up(s.rows, tile) * divide_up(s.columns, tile));
+  const auto tiles_along = [&](int64_t size) { return s.dilation * divide_up(size, tile * s.dilation); };
+  const double tiles = static_cast<double>(s.batch * tiles_along(s.rows) * tiles_along(s.columns));
   // Register tiles of few rows wait for their loads.
   const double products = points * tiles * s.inputs * vectors(s.outputs) / ports * std::max(1.0, 6.0 / tiles);
   // A load, a store, and on average 3 multiply-adds each for rows and columns.
@@ -114,8 +121,9 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     if (pads.empty()) pads.assign(4, 0);
     const ValueId constant = copy.to().add_constant(
         node.name + ".winograd", winograd_weight(*graph.values[node.inputs[1]].constant, winograd_transform(tile)));
+    const int64_t dilation = axes_of(graph, node)[0][2].dilation;
     return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant},
-                    attributes_of({{"tile", tile}, {"pads", pads}}))[0];
+                    attributes_of({{"tile", tile}, {"pads", pads}, {"dilation", dilation}}))[0];
   });
 }
 

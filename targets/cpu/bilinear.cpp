@@ -31,9 +31,19 @@ struct Sizes {
   int64_t tiles, inputs, outputs;  // of open maps as many tiles as usual
   bool is_open_batch;              // the tiles are of one image
   std::vector<int64_t> tile;       // its extents along the result's rows: their axes, or all of these as one
+  int64_t dilation;                // of rows of a tile: those between are of other tiles
   int64_t column_blocks;           // of the result, each of as many channels as outputs
   double sums;                     // a point: additions of a transform
 };
+
+// Elements of the data between neighbours of a tile along its last axis.
+int64_t dilation_of(const Schedule& schedule) {
+  const BlockAnalysis analysis = analyse(schedule.node(rows));
+  const Var last = analysis.spatial().back();
+  const Expr& index = analysis.reads.at(0).indices.back();
+  const auto at = [&](int64_t position) { return substitute(index, {{last, Expr(position)}}); };
+  return as_int(simplify(at(1) - at(0))).value_or(1);
+}
 
 // The stages' axes are xi, nu, an image where the batch is open, a tile (of it), a channel; or tile and channel first.
 // `channels`: of the result.
@@ -48,14 +58,16 @@ std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
               .outputs = p.extent(axes.back()),
               .is_open_batch = axes.size() > 4,
               .tile = {},
+              .dilation = 1,
               .column_blocks = 1,
               .sums = 6};
   if (sizes.tiles < 1 || sizes.inputs < 1 || sizes.outputs < 1) return std::nullopt;
   const int64_t side = c.extent(of_columns.at(of_columns.size() - 2));
   sizes.column_blocks = channels / sizes.outputs;
   sizes.tile = {side, side};
+  sizes.dilation = dilation_of(schedule);
   if (sizes.column_blocks > 1) {
-    sizes.tile = {sizes.column_blocks};
+    sizes.tile = {sizes.column_blocks}, sizes.dilation = 1;
     sizes.sums = 1.5;
   }
   return sizes;
@@ -269,8 +281,11 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
     of_rows = {as_one(schedule, of_rows)};
   }
   for (size_t d = 0; d < of_rows.size(); ++d) {
-    const auto parts = schedule.split(of_rows[d], {std::nullopt, sizes->tile[d]});
+    const bool is_dilated = sizes->dilation > 1;
+    const auto parts = is_dilated ? schedule.split(of_rows[d], {std::nullopt, sizes->tile[d], sizes->dilation})
+                                  : schedule.split(of_rows[d], {std::nullopt, sizes->tile[d]});
     outer.push_back(parts[0]);
+    if (is_dilated) outer.push_back(parts[2]);
     inner.push_back(parts[1]);
   }
   LoopRef of_columns = loops[channels];

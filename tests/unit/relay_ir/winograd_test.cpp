@@ -215,12 +215,13 @@ struct SmallConvolution {
   int64_t batch = 1;
   bool has_residual = false;
   int threads = 2;
+  int64_t dilation = 1;
 };
 
 // By tiles of either size, which nobody would choose for maps so small, as by the direct sum.
 void expect_right(const SmallConvolution& c) {
   SCOPED_TRACE(std::to_string(c.inputs) + " → " + std::to_string(c.outputs) + " channels, " + std::to_string(c.rows) +
-               " × " + std::to_string(c.columns));
+               " × " + std::to_string(c.columns) + ", dilation " + std::to_string(c.dilation));
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   const auto filled = [&](Shape shape, double scale) {
@@ -239,14 +240,16 @@ void expect_right(const SmallConvolution& c) {
   graph.inputs = {graph.add_value("x", TensorType{f32, shape_of(arrays[0])})};
   NodeAttributes attributes;
   attributes.set("pads", pads);
+  attributes.set("dilations", std::vector<int64_t>{c.dilation, c.dilation});
   const double scale = 1 / std::sqrt(9.0 * static_cast<double>(c.inputs));
   ValueId value =
       graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", filled({c.outputs, c.inputs, 3, 3}, scale))},
                      attributes, "c")[0];
   value = graph.add_node("add", {value, graph.add_constant("b", filled({c.outputs, 1, 1}, 1))}, {}, "biased")[0];
   if (c.has_residual) {
-    arrays.push_back(
-        filled({c.batch, c.outputs, c.rows + pads[0] + pads[2] - 2, c.columns + pads[1] + pads[3] - 2}, 1));
+    arrays.push_back(filled({c.batch, c.outputs, c.rows + pads[0] + pads[2] - 2 * c.dilation,
+                             c.columns + pads[1] + pads[3] - 2 * c.dilation},
+                            1));
     graph.inputs.push_back(graph.add_value("r", TensorType{f32, shape_of(arrays[1])}));
     value = graph.add_node("add", {value, graph.inputs[1]}, {}, "sum")[0];
   }
@@ -289,6 +292,21 @@ TEST(Winograd, IsRightForAnyPads) {
 
 TEST(Winograd, IsRightForBatchesAndResiduals) {
   for (const int threads : {1, 2, 3}) expect_right({64, 64, 10, 9, {1, 1, 1, 1}, 3, true, threads});
+}
+
+// Positions of one phase make tiles with one another, at any number of phases and with any rest.
+TEST(Winograd, IsRightForAnyDilation) {
+  for (const int64_t dilation : {2, 3, 5})
+    for (const int64_t size : {7, 13, 20})
+      if (!tw::test::is_sanitized || (dilation == 2 && size == 7))
+        expect_right({.inputs = 32,
+                      .outputs = 48,
+                      .rows = size,
+                      .columns = size + 2,
+                      .pads = {dilation, dilation, dilation, dilation - 1},
+                      .batch = size == 13 ? 2 : 1,
+                      .has_residual = dilation == 3,
+                      .dilation = dilation});
 }
 
 // Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
