@@ -11,7 +11,9 @@ namespace {
 AxisUses winograd_axes(const OpCall& c) {
   AxisUses uses = unknown_axes(c);
   uses[0][0] = same_axis(0);
-  uses[0][1] = whole_axis(1);
+  const auto inputs = as_int(c.inputs[0].shape[1]), reduced = as_int(c.inputs[1].shape[1]);
+  uses[0][1] = inputs == reduced ? whole_axis(1)
+                                 : AxisUse{.kind = AxisUse::Kind::window, .axis = 1, .size = reduced.value_or(1)};
   for (const int d : {2, 3})
     uses[0][d] = {.kind = AxisUse::Kind::window, .axis = d, .size = 3, .dilation = c.attributes.get_int("dilation")};
   uses[1].assign(4, fixed_axis());
@@ -24,14 +26,21 @@ OpDef winograd_conv_op() {
   op.name = "winograd_conv";
   op.kind = OpKind::contraction;
   op.doc =
-      "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c, o]: G g Gᵀ of each filter.  "
+      "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c / groups, o]: G g Gᵀ of each "
+      "filter.  "
       "A dilated one is as many convolutions as there are phases of its positions.  Computes in f32.";
   op.input_names = {"x", "weight"};
   op.attributes = {{"tile", 4, false, "m: 2 or 4"},
                    {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"},
-                   {"dilation", 1, false, "between elements of the window"}};
-  op.facts = linear_facts(winograd_axes, Rounding::multiplies, 1, [](const OpCall&) -> std::optional<Linear> {
-    return Linear{.data_axis = 1, .weight_axis = 1, .result_axis = 1, .filter_axis = 2, .has_window = true};
+                   {"dilation", 1, false, "between elements of the window"},
+                   {"groups", 1, false, "channels are split into this many independent groups"}};
+  op.facts = linear_facts(winograd_axes, Rounding::multiplies, 1, [](const OpCall& c) -> std::optional<Linear> {
+    return Linear{.data_axis = 1,
+                  .weight_axis = 1,
+                  .result_axis = 1,
+                  .filter_axis = 2,
+                  .groups = c.attributes.get_int("groups"),
+                  .has_window = true};
   });
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
     const TensorType &x = c.inputs[0], &w = c.inputs[1];
@@ -44,7 +53,10 @@ OpDef winograd_conv_op() {
     c.require(w.dtype == f32, "weight is f32");
     c.require(x.rank() == 4 && w.rank() == 3, "data is [n, c, h, w], weight [(m+2)², c, o]");
     c.require(is_const_int(w.shape[0], (tile + 2) * (tile + 2)), "the weight is not of this tile");
-    c.require_equal(x.shape[1], w.shape[1], "channels of data and weight differ");
+    const int64_t groups = c.attributes.get_int("groups");
+    const auto outputs = as_int(w.shape[2]);
+    c.require(groups >= 1 && outputs && *outputs % groups == 0, "groups divide the output channels");
+    c.require_equal(x.shape[1], w.shape[1] * groups, "channels of data and weight differ");
     c.require(pads.size() == 4 && *std::min_element(pads.begin(), pads.end()) >= 0, "pads are four, none negative");
     TensorType y{f32, {x.shape[0], w.shape[2]}};
     for (size_t d = 0; d < 2; ++d) {
@@ -63,7 +75,11 @@ OpDef winograd_conv_op() {
     const Expr rows = floor_div(out[2] + (m * dilation - 1), m * dilation),
                columns = floor_div(out[3] + (m * dilation - 1), m * dilation);
     const Expr tiles = rows * dilation * columns * dilation;  // of an image: rows, their phases, columns, their phases
-    const Expr inputs = x.shape()[1], outputs = out[1];
+    const Expr inputs = x.shape()[1], outputs = out[1], reduced = w.shape()[1];
+    const int64_t groups = c.attributes.get_int("groups");
+    const auto input_of = [&](const Expr& output, const Expr& own) {  // its group's
+      return groups == 1 ? own : floor_div(output, floor_div(outputs, groups)) * reduced + own;
+    };
     // Tiles are counted over the whole batch, but image by image where only a run knows how many images there are: then
     // the last tile of each is known.
     const bool is_by_image = !as_int(out[0]);
@@ -107,11 +123,12 @@ OpDef winograd_conv_op() {
             return half(joined({number(s, 2), {s.back(), s[0], Expr(static_cast<int64_t>(j))}}));
           });
         });
-    const te::Tensor product = te::reduce(
-        "bilinear_product", joined({{Expr(size), Expr(size)}, counts, {outputs}}), {inputs}, te::Combiner::sum,
-        {data, w}, [&](const te::Indices& s, const te::Indices& r) {
-          return data(joined({{s[0], s[1]}, number(s, 2), {r[0]}})) * w({s[0] * size + s[1], r[0], s.back()});
-        });
+    const te::Tensor product =
+        te::reduce("bilinear_product", joined({{Expr(size), Expr(size)}, counts, {outputs}}), {reduced},
+                   te::Combiner::sum, {data, w}, [&](const te::Indices& s, const te::Indices& r) {
+                     return data(joined({{s[0], s[1]}, number(s, 2), {input_of(s.back(), r[0])}})) *
+                            w({s[0] * size + s[1], r[0], s.back()});
+                   });
     // Aᵀ M, then (Aᵀ M) A, where each element of the output finds its tile.
     const te::Tensor part = te::compute(
         "bilinear_columns", joined({counts, {outputs, Expr(m), Expr(size)}}), {product}, [&](const te::Indices& s) {
@@ -138,6 +155,8 @@ OpDef winograd_conv_op() {
       {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})},
       {{tensor_type(f32, {2, 2, 5, 7}), tensor_type(f32, {16, 2, 3})},
        attributes_of({{"tile", 2}, {"pads", Ints{1, 0, 0, 2}}})},
+      {{tensor_type(f32, {1, 4, 6, 5}), tensor_type(f32, {36, 2, 6})},
+       attributes_of({{"pads", Ints{1, 1, 1, 1}}, {"groups", 2}})},
       {{tensor_type(f32, {1, 2, 7, 9}), tensor_type(f32, {16, 2, 3})},
        attributes_of({{"tile", 2}, {"pads", Ints{2, 1, 2, 3}}, {"dilation", 2}})},
       {{tensor_type(bf16, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})}};

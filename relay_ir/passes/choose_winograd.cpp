@@ -24,13 +24,13 @@ constexpr double largest_error = 5e-5;   // of the output's magnitude
 constexpr int64_t direct = 0;            // a choice beside the tiles
 
 struct Shape3x3 {
-  int64_t batch, inputs, outputs, rows, columns;  // of the output map
-  int64_t dilation;
+  int64_t batch, inputs, outputs, rows, columns;  // of the output map; inputs of a group
+  int64_t dilation, groups;
 };
 
 std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   const auto form = linear_of(graph, node);
-  if (!form || form->groups != 1 || form->filter_axis != 0 || !graph.is_constant(node.inputs[1])) return std::nullopt;
+  if (!form || form->filter_axis != 0 || !graph.is_constant(node.inputs[1])) return std::nullopt;
   if (!node.attributes.get_string("result").empty()) return std::nullopt;  // of small elements
   const NDArray& weight = *graph.values[node.inputs[1]].constant;
   if (weight.dtype() != f32 || weight.rank() != 4) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   if (!std::all_of(uses.begin() + 2, uses.end(), is_of_three)) return std::nullopt;
   const TensorType& type = graph.values[node.outputs[0]].type;
   const Shape out = typical_shape(type);
-  return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3], uses[2].dilation};
+  return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3], uses[2].dilation, form->groups};
 }
 
 // Cycles, by the large terms, of all workers together: work divides among them.
@@ -70,7 +70,7 @@ double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Targe
   // Register tiles of few rows wait for their loads.
   const double products = points * tiles * s.inputs * vectors(s.outputs) / ports * std::max(1.0, 6.0 / tiles);
   // A load, a store, and on average 3 multiply-adds each for rows and columns.
-  const double transforms = points * tiles * (vectors(s.inputs) + vectors(s.outputs)) * (2.0 + 6.0 / ports);
+  const double transforms = points * tiles * (vectors(s.groups * s.inputs) + vectors(s.outputs)) * (2.0 + 6.0 / ports);
   // What is added to the weights is also loaded once more at the start and stays: it has to save its own reading.
   const double added = weight_cycles(bytes - direct_bytes);
   return std::max(products / workers, weight_cycles(bytes)) + transforms / workers + added;
@@ -81,7 +81,11 @@ std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, 
                                   const PassContext& context) {
   const Target& target = context.target;
   std::vector<Candidate> candidates{{{direct}, predict(shape, direct, of_direct, target)}};
-  if (shape.inputs < target.lanes(f32) || shape.outputs < target.lanes(f32)) return candidates;
+  const int64_t lanes = target.lanes(f32);
+  if (shape.inputs < lanes || shape.outputs < lanes) return candidates;
+  // Vectors are of one group, which reads whole vectors; sums over only one do not pay for the transforms.
+  const bool has_whole_vectors = shape.inputs % lanes == 0 && shape.outputs / shape.groups % lanes == 0;
+  if (shape.groups > 1 && (!has_whole_vectors || shape.inputs == lanes)) return candidates;
   for (const int64_t tile : {2, 4}) {
     if (context.allows(winograd, {tile}) && winograd_error(weight, winograd_transform(tile)) <= largest_error)
       candidates.push_back({{tile}, predict(shape, tile, of_direct, target)});
@@ -122,8 +126,10 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     const ValueId constant = copy.to().add_constant(
         node.name + ".winograd", winograd_weight(*graph.values[node.inputs[1]].constant, winograd_transform(tile)));
     const int64_t dilation = axes_of(graph, node)[0][2].dilation;
-    return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant},
-                    attributes_of({{"tile", tile}, {"pads", pads}, {"dilation", dilation}}))[0];
+    return copy.add(
+        node, "winograd_conv", {copy[node.inputs[0]], constant},
+        attributes_of(
+            {{"tile", tile}, {"pads", pads}, {"dilation", dilation}, {"groups", linear_of(graph, node)->groups}}))[0];
   });
 }
 

@@ -29,6 +29,8 @@ const BlockRef padded{"bilinear_pad"}, rows{"bilinear_rows"}, data{"bilinear_dat
 struct Sizes {
   int64_t points;                  // products a tile, each of inputs by outputs
   int64_t tiles, inputs, outputs;  // of open maps as many tiles as usual
+  int64_t reduced;                 // inputs that a product is a sum over: those of a group
+  int64_t together;                // neighbouring outputs that read the same inputs by weights of the same block
   bool is_open_batch;              // the tiles are of one image
   std::vector<int64_t> tile;       // its extents along the result's rows: their axes, or all of these as one
   int64_t dilation;                // of rows of a tile: those between are of other tiles
@@ -48,14 +50,17 @@ int64_t dilation_of(const Schedule& schedule) {
 // The stages' axes are xi, nu, an image where the batch is open, a tile (of it), a channel; or tile and channel first.
 // `channels`: of the result.
 std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
-  const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns));
+  const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns)),
+                      c_data = analyse(schedule.node(data));
   const std::vector<Var> axes = p.spatial(), of_columns = c.spatial();
   const Var tile = axes.at(axes.size() - 2);
   const int64_t xi = p.extent(axes.at(0)), nu = p.extent(axes.at(1));
   Sizes sizes{.points = xi * nu,
               .tiles = p.typical_extent(tile),
-              .inputs = p.extent(p.reduce().at(0)),
+              .inputs = c_data.extent(c_data.spatial().back()),
               .outputs = p.extent(axes.back()),
+              .reduced = p.extent(p.reduce().at(0)),
+              .together = p.extent(axes.back()),
               .is_open_batch = axes.size() > 4,
               .tile = {},
               .dilation = 1,
@@ -63,6 +68,7 @@ std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
               .sums = 6};
   if (sizes.tiles < 1 || sizes.inputs < 1 || sizes.outputs < 1) return std::nullopt;
   const int64_t side = c.extent(of_columns.at(of_columns.size() - 2));
+  sizes.together = sizes.outputs * sizes.reduced / sizes.inputs;
   sizes.column_blocks = channels / sizes.outputs;
   sizes.tile = {side, side};
   sizes.dilation = dilation_of(schedule);
@@ -104,8 +110,8 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   const int64_t points = s.points, vectors = divide_up(s.outputs, lanes), threads = std::max(1, target.threads);
   const int64_t blocks = divide_up(s.tiles, b.tiles), panels = divide_up(vectors, b.tile.vectors);
   const int64_t rows = divide_up(b.tiles, b.tile.rows);
-  const int64_t weight_bytes = 4 * points * s.inputs * s.outputs;
-  const int64_t panel_bytes = 4 * points * s.inputs * b.tile.vectors * lanes;
+  const int64_t weight_bytes = 4 * points * s.reduced * s.outputs;
+  const int64_t panel_bytes = 4 * points * s.reduced * b.tile.vectors * lanes;
   const int64_t data_bytes = 4 * points * b.tiles * s.inputs;
   const int64_t product_bytes = 4 * points * b.tiles * b.tile.vectors * lanes;
   const double transform =
@@ -116,8 +122,8 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   const double again = is_matrix_near ? 0 : static_cast<double>((rows - 1) * panel_bytes) / target.l2.rate;
   const double computing =
       static_cast<double>(points) *
-          (predict_cycles(b.tile, b.tiles, b.tile.vectors, s.inputs, target) +
-           (loop_cycles + conflict_cycles(b.tile, 4 * s.inputs, target)) * static_cast<double>(rows * s.inputs)) +
+          (predict_cycles(b.tile, b.tiles, b.tile.vectors, s.reduced, target) +
+           (loop_cycles + conflict_cycles(b.tile, 4 * s.inputs, target)) * static_cast<double>(rows * s.reduced)) +
       static_cast<double>(b.tiles * b.tile.vectors) * transform + again;
   // One point's weights come while the one before computes: from memory at first, since other layers' came in between.
   const auto task = [&](double rate) { return std::max(computing, static_cast<double>(panel_bytes) / rate); };
@@ -151,7 +157,8 @@ Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& targe
   std::vector<Blocking> blockings;
   size_t best = 0;
   for (const RegisterTile& tile : tiles_that_fit(s.tiles, vectors, target)) {
-    if (s.column_blocks > 1 && vectors % tile.vectors != 0) continue;  // a panel lies in one block of columns
+    const bool is_divided = s.column_blocks > 1 || s.together < s.outputs;
+    if (is_divided && s.together % (int64_t{tile.vectors} * lanes) != 0) continue;  // a panel is of one block or group
     for (int64_t tiles = tile.rows; tiles < s.tiles + tile.rows; tiles += tile.rows) {
       const int64_t product_bytes = 4 * points * tiles * tile.vectors * lanes,
                     data_bytes = 4 * points * tiles * s.inputs;
@@ -265,7 +272,8 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   if (!sizes) return false;
 
   const int lanes = target.lanes(f32);
-  if (sizes->column_blocks > 1 && sizes->outputs % lanes != 0) return false;  // vectors lie in one block
+  const bool is_divided = sizes->column_blocks > 1 || sizes->together < sizes->outputs;
+  if (is_divided && sizes->together % lanes != 0) return false;  // vectors are of one block or group
   const Blocking blocking = decide_blocking(schedule, *sizes, target);
   const int64_t panel = static_cast<int64_t>(blocking.tile.vectors) * lanes;
 

@@ -215,7 +215,7 @@ struct SmallConvolution {
   int64_t batch = 1;
   bool has_residual = false;
   int threads = 2;
-  int64_t dilation = 1;
+  int64_t dilation = 1, groups = 1;
 };
 
 // By tiles of either size, which nobody would choose for maps so small, as by the direct sum.
@@ -241,10 +241,11 @@ void expect_right(const SmallConvolution& c) {
   NodeAttributes attributes;
   attributes.set("pads", pads);
   attributes.set("dilations", std::vector<int64_t>{c.dilation, c.dilation});
-  const double scale = 1 / std::sqrt(9.0 * static_cast<double>(c.inputs));
-  ValueId value =
-      graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", filled({c.outputs, c.inputs, 3, 3}, scale))},
-                     attributes, "c")[0];
+  attributes.set("groups", c.groups);
+  const double scale = 1 / std::sqrt(9.0 * static_cast<double>(c.inputs / c.groups));
+  ValueId value = graph.add_node(
+      "conv", {graph.inputs[0], graph.add_constant("w", filled({c.outputs, c.inputs / c.groups, 3, 3}, scale))},
+      attributes, "c")[0];
   value = graph.add_node("add", {value, graph.add_constant("b", filled({c.outputs, 1, 1}, 1))}, {}, "biased")[0];
   if (c.has_residual) {
     arrays.push_back(filled({c.batch, c.outputs, c.rows + pads[0] + pads[2] - 2 * c.dilation,
@@ -307,6 +308,20 @@ TEST(Winograd, IsRightForAnyDilation) {
                       .batch = size == 13 ? 2 : 1,
                       .has_residual = dilation == 3,
                       .dilation = dilation});
+}
+
+TEST(Winograd, IsRightForGroups) {
+  for (const int64_t groups : {2, 3})
+    for (const int64_t width : {32, 64})
+      if (!tw::test::is_sanitized || (groups == 2 && width == 32))
+        expect_right({.inputs = groups * width,
+                      .outputs = groups * 48,
+                      .rows = 9,
+                      .columns = 14,
+                      .batch = 2,
+                      .has_residual = true,
+                      .dilation = groups == 3 ? 2 : 1,
+                      .groups = groups});
 }
 
 // Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
