@@ -28,17 +28,34 @@ std::vector<Number> sandwich(const Matrix& left, const std::vector<Number>& x) {
   return result;
 }
 
+// Of F(m, 2) for the even elements of the input, and the odd ones as they are.
+WinogradTransform with_stride_two(const WinogradTransform& even) {
+  const size_t m = even.output.size(), points = even.input.size(), size = points + m;
+  WinogradTransform result{static_cast<int>(m), 2, Matrix(size, std::vector<double>(size)),
+                           Matrix(size, std::vector<double>(3)), Matrix(m, std::vector<double>(size))};
+  for (size_t p = 0; p < points; ++p) {
+    for (size_t i = 0; i < points; ++i) result.input[p][2 * i] = even.input[p][i];
+    for (size_t k = 0; k < 2; ++k) result.weight[p][2 * k] = even.weight[p][k];
+    for (size_t i = 0; i < m; ++i) result.output[i][p] = even.output[i][p];
+  }
+  for (size_t i = 0; i < m; ++i)
+    result.input[points + i][2 * i + 1] = result.weight[points + i][1] = result.output[i][points + i] = 1;
+  return result;
+}
+
 }  // namespace
 
-const WinogradTransform& winograd_transform(int64_t tile) {
+const WinogradTransform& winograd_transform(int64_t tile, int64_t stride) {
   static const WinogradTransform two{
       2,
+      1,
       {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}},
       {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}},
       {{1, 1, 1, 0}, {0, 1, -1, -1}},
   };
   static const WinogradTransform four{
       4,
+      1,
       {{4, 0, -5, 0, 1, 0},
        {0, -4, -4, 1, 1, 0},
        {0, 4, -4, -1, 1, 0},
@@ -53,7 +70,23 @@ const WinogradTransform& winograd_transform(int64_t tile) {
        {0, 0, 1}},
       {{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}},
   };
+  static const WinogradTransform two_by_two = with_stride_two({
+      2,
+      1,
+      {{1, -1, 0}, {0, 1, 0}, {0, -1, 1}},
+      {{1, 0}, {1, 1}, {0, 1}},
+      {{1, 1, 0}, {0, 1, 1}},
+  });
+  static const WinogradTransform four_by_two = with_stride_two({
+      4,
+      1,
+      {{2, -1, -2, 1, 0}, {0, -2, -1, 1, 0}, {0, 2, -3, 1, 0}, {0, -1, 0, 1, 0}, {0, 2, -1, -2, 1}},
+      {{1.0 / 2, 0}, {-1.0 / 2, -1.0 / 2}, {-1.0 / 6, 1.0 / 6}, {1.0 / 6, 1.0 / 3}, {0, 1}},
+      {{1, 1, 1, 1, 0}, {0, 1, -1, 2, 0}, {0, 1, 1, 4, 0}, {0, 1, -1, 8, 1}},
+  });
   check(tile == 2 || tile == 4, "winograd_transform: tiles are 2×2 or 4×4");
+  check(stride == 1 || stride == 2, "winograd_transform: strides are 1 or 2");
+  if (stride == 2) return tile == 2 ? two_by_two : four_by_two;
   return tile == 2 ? two : four;
 }
 
@@ -66,7 +99,7 @@ NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transfor
   auto* to = static_cast<float*>(result.data());
   const auto* from = static_cast<const float*>(weight.data());
   const auto transform_lanes = [&](int64_t i, int64_t first, int64_t count) {
-    double g[9][lanes] = {}, half[6][3][lanes] = {};
+    double g[9][lanes] = {}, half[9][3][lanes] = {};
     for (int64_t l = 0; l < count; ++l)
       for (int k = 0; k < 9; ++k) g[k][l] = from[((first + l) * inputs + i) * 9 + k];
     for (int r = 0; r < size; ++r)
@@ -94,7 +127,7 @@ double winograd_error(const NDArray& weight, const WinogradTransform& transform)
   constexpr int64_t tested_outputs = 16, tested_tiles = 2;
   const int64_t outputs = weight.shape()[0], inputs = weight.shape()[1];
   const int64_t step = std::max<int64_t>(1, outputs / tested_outputs), tested = (outputs + step - 1) / step;
-  const size_t size = transform.size(), points = size * size, tile = transform.tile;
+  const size_t size = transform.size(), points = size * size, tile = transform.tile, stride = transform.stride;
   NDArray sample(f32, {tested, inputs, 3, 3});
   const size_t filter_bytes = static_cast<size_t>(inputs) * 9 * sizeof(float);
   for (int64_t o = 0; o < tested; ++o)
@@ -127,8 +160,8 @@ double winograd_error(const NDArray& weight, const WinogradTransform& transform)
         for (size_t k = 0; k < 9; ++k)
           for (size_t r = 0; r < tile; ++r)
             for (size_t c = 0; c < tile; ++c)
-              exact[r * tile + c] +=
-                  static_cast<double>(w[(o * inputs + i) * 9 + k]) * data[i][(r + k / 3) * size + c + k % 3];
+              exact[r * tile + c] += static_cast<double>(w[(o * inputs + i) * 9 + k]) *
+                                     data[i][(r * stride + k / 3) * size + c * stride + k % 3];
       for (size_t e = 0; e < exact.size(); ++e) {
         if (!std::isfinite(y[e])) return std::numeric_limits<double>::infinity();
         error = std::max(error, std::abs(exact[e] - y[e]));

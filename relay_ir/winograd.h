@@ -2,6 +2,9 @@
 // CVPR 2016): an output tile of m×m from an input tile of (m+2)×(m+2) by (m+2)² products a channel pair instead of 9m².
 //
 //   Y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A
+//
+// With stride 2 the input's even elements meet the filter's first and last, by F(m, 2), and its odd ones meet the one
+// in the middle, each by itself: (2m+1)² products.
 #pragma once
 
 #include <vector>
@@ -11,17 +14,18 @@
 namespace tw::relay {
 
 struct WinogradTransform {
-  int tile = 4;                             // m
-  std::vector<std::vector<double>> input;   // Bᵀ: (m+2) × (m+2)
-  std::vector<std::vector<double>> weight;  // G:  (m+2) × 3
-  std::vector<std::vector<double>> output;  // Aᵀ: m × (m+2)
-  int size() const { return tile + 2; }
+  int tile = 4, stride = 1;                 // m
+  std::vector<std::vector<double>> input;   // Bᵀ: size × size
+  std::vector<std::vector<double>> weight;  // G:  size × 3
+  std::vector<std::vector<double>> output;  // Aᵀ: m × size
+  // m+2, or 2m+1 with stride 2: products along an axis, and elements of the input tile.
+  int size() const { return static_cast<int>(input.size()); }
 };
 
-// m: 2 (points 0, ±1) or 4 (points 0, ±1, ±2).
-const WinogradTransform& winograd_transform(int64_t tile);
+// m: 2 (points 0, ±1; with stride 2: 0, 1) or 4 (points 0, ±1, ±2; with stride 2: 0, ±1, 2).  stride: 1 or 2.
+const WinogradTransform& winograd_transform(int64_t tile, int64_t stride = 1);
 
-// f32[outputs, inputs, 3, 3] → f32[(m+2)², inputs, outputs], computed in double precision.  `jobs`: threads; 0: one a
+// f32[outputs, inputs, 3, 3] → f32[size², inputs, outputs], computed in double precision.  `jobs`: threads; 0: one a
 // core.
 NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform, int jobs = 0);
 

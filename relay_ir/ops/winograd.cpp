@@ -15,7 +15,11 @@ AxisUses winograd_axes(const OpCall& c) {
   uses[0][1] = inputs == reduced ? whole_axis(1)
                                  : AxisUse{.kind = AxisUse::Kind::window, .axis = 1, .size = reduced.value_or(1)};
   for (const int d : {2, 3})
-    uses[0][d] = {.kind = AxisUse::Kind::window, .axis = d, .size = 3, .dilation = c.attributes.get_int("dilation")};
+    uses[0][d] = {.kind = AxisUse::Kind::window,
+                  .axis = d,
+                  .stride = c.attributes.get_int("stride"),
+                  .size = 3,
+                  .dilation = c.attributes.get_int("dilation")};
   uses[1].assign(4, fixed_axis());
   uses[1][1] = same_axis(2);
   return uses;
@@ -26,13 +30,14 @@ OpDef winograd_conv_op() {
   op.name = "winograd_conv";
   op.kind = OpKind::contraction;
   op.doc =
-      "A 3×3 convolution with stride 1 by Winograd's F(m×m, 3×3).  weight is [(m+2)², c / groups, o]: G g Gᵀ of each "
-      "filter.  "
-      "A dilated one is as many convolutions as there are phases of its positions.  Computes in f32.";
+      "A 3×3 convolution by Winograd's F(m×m, 3×3).  weight is [points, c / groups, o]: G g Gᵀ of each filter, of "
+      "(m+2)² points, or (2m+1)² with stride 2.  A dilated one is as many convolutions as there are phases of its "
+      "positions.  Computes in f32.";
   op.input_names = {"x", "weight"};
   op.attributes = {{"tile", 4, false, "m: 2 or 4"},
                    {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"},
                    {"dilation", 1, false, "between elements of the window"},
+                   {"stride", 1, false, "1 or 2; 2 without dilation"},
                    {"groups", 1, false, "channels are split into this many independent groups"}};
   op.facts = linear_facts(winograd_axes, Rounding::multiplies, 1, [](const OpCall& c) -> std::optional<Linear> {
     return Linear{.data_axis = 1,
@@ -52,7 +57,10 @@ OpDef winograd_conv_op() {
     c.require(x.dtype == f32 || x.dtype == bf16 || x.dtype == f16, "data is f32, or of 16-bit floats");
     c.require(w.dtype == f32, "weight is f32");
     c.require(x.rank() == 4 && w.rank() == 3, "data is [n, c, h, w], weight [(m+2)², c, o]");
-    c.require(is_const_int(w.shape[0], (tile + 2) * (tile + 2)), "the weight is not of this tile");
+    const int64_t stride = c.attributes.get_int("stride");
+    c.require(stride == 1 || (stride == 2 && dilation == 1), "stride is 1, or 2 without dilation");
+    const int64_t points = winograd_transform(tile, stride).size();
+    c.require(is_const_int(w.shape[0], points * points), "the weight is not of this tile");
     const int64_t groups = c.attributes.get_int("groups");
     const auto outputs = as_int(w.shape[2]);
     c.require(groups >= 1 && outputs && *outputs % groups == 0, "groups divide the output channels");
@@ -60,14 +68,16 @@ OpDef winograd_conv_op() {
     c.require(pads.size() == 4 && *std::min_element(pads.begin(), pads.end()) >= 0, "pads are four, none negative");
     TensorType y{f32, {x.shape[0], w.shape[2]}};
     for (size_t d = 0; d < 2; ++d) {
-      const Expr size = x.shape[2 + d] + (pads[d] + pads[2 + d] - 2 * dilation);
+      const Expr size = floor_div(x.shape[2 + d] + (pads[d] + pads[2 + d] - 2 * dilation + stride - 1), stride);
       if (const auto known = as_int(size)) c.require(*known >= 1, "the window is larger than the padded data");
       y.shape.push_back(size);
     }
     return {y};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
-    const WinogradTransform& transform = winograd_transform(c.attributes.get_int("tile"));
+    const int64_t stride = c.attributes.get_int("stride");
+    const WinogradTransform& transform = winograd_transform(c.attributes.get_int("tile"), stride);
+    const int64_t step = transform.tile * stride;  // between neighbouring tiles of the input
     const auto& pads = c.attributes.get_ints("pads");
     const int64_t m = transform.tile, size = transform.size(), dilation = c.attributes.get_int("dilation");
     const te::Tensor &x = in[0], &w = in[1];
@@ -101,20 +111,21 @@ OpDef winograd_conv_op() {
     };
 
     // Zeros around the data, up to whole tiles.
-    const te::Tensor padded =
-        te::compute("bilinear_pad", {x.shape()[0], inputs, (rows * m + 2) * dilation, (columns * m + 2) * dilation},
-                    {x}, [&](const te::Indices& s) {
-                      const Expr h = s[2] - pads[0], v = s[3] - pads[1];
-                      const Expr inside = in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]);
-                      return cast(f32, load(x.buffer(), {s[0], s[1], h, v}, inside));
-                    });
+    const te::Tensor padded = te::compute(
+        "bilinear_pad",
+        {x.shape()[0], inputs, (rows * step + (size - step)) * dilation, (columns * step + (size - step)) * dilation},
+        {x}, [&](const te::Indices& s) {
+          const Expr h = s[2] - pads[0], v = s[3] - pads[1];
+          const Expr inside = in_bounds(h, x.shape()[2]) && in_bounds(v, x.shape()[3]);
+          return cast(f32, load(x.buffer(), {s[0], s[1], h, v}, inside));
+        });
     // Bᵀ d, then (Bᵀ d) B.
     const te::Tensor half = te::compute(
         "bilinear_rows", joined({counts, {inputs, Expr(size), Expr(size)}}), {padded}, [&](const te::Indices& s) {
           const te::Indices at = place(number(s, 0));
           return row_times(transform.input, s[axes + 1], [&](size_t i) {
-            return padded({at[0], s[axes], (at[1] * m + static_cast<int64_t>(i)) * dilation + at[2],
-                           (at[3] * m + s[axes + 2]) * dilation + at[4]});
+            return padded({at[0], s[axes], (at[1] * step + static_cast<int64_t>(i)) * dilation + at[2],
+                           (at[3] * step + s[axes + 2]) * dilation + at[4]});
           });
         });
     const te::Tensor data = te::compute(
@@ -155,6 +166,10 @@ OpDef winograd_conv_op() {
       {{tensor_type(f32, {1, 3, 6, 6}), tensor_type(f32, {36, 3, 5})}, attributes_of({{"pads", Ints{1, 1, 1, 1}}})},
       {{tensor_type(f32, {2, 2, 5, 7}), tensor_type(f32, {16, 2, 3})},
        attributes_of({{"tile", 2}, {"pads", Ints{1, 0, 0, 2}}})},
+      {{tensor_type(f32, {1, 2, 9, 12}), tensor_type(f32, {81, 2, 3})},
+       attributes_of({{"pads", Ints{1, 1, 1, 1}}, {"stride", 2}})},
+      {{tensor_type(f32, {1, 2, 8, 5}), tensor_type(f32, {25, 2, 3})},
+       attributes_of({{"tile", 2}, {"pads", Ints{0, 1, 0, 1}}, {"stride", 2}})},
       {{tensor_type(f32, {1, 4, 6, 5}), tensor_type(f32, {36, 2, 6})},
        attributes_of({{"pads", Ints{1, 1, 1, 1}}, {"groups", 2}})},
       {{tensor_type(f32, {1, 2, 7, 9}), tensor_type(f32, {16, 2, 3})},

@@ -1,7 +1,7 @@
-// 3×3 convolutions with stride 1 and known weights by Winograd's minimal filtering, where its rounding error is small
-// and it is decided so: by analysis where it is predicted to be faster.
+// 3×3 convolutions with stride 1 or 2 and known weights by Winograd's minimal filtering, where its rounding error is
+// small and it is decided so: by analysis where it is predicted to be faster.
 //
-//   conv(x, w, pads, dilation)   ⇒   winograd_conv(x, G w Gᵀ, pads, dilation, tile)
+//   conv(x, w, pads, stride, dilation)   ⇒   winograd_conv(x, G w Gᵀ, pads, stride, dilation, tile)
 //
 // Where the target multiplies operands of fewer bits faster than f32, and these are asked for, the direct sum is of
 // them: the filtering, which stays in f32, has more to beat.
@@ -25,7 +25,7 @@ constexpr int64_t direct = 0;            // a choice beside the tiles
 
 struct Shape3x3 {
   int64_t batch, inputs, outputs, rows, columns;  // of the output map; inputs of a group
-  int64_t dilation, groups;
+  int64_t stride, dilation, groups;
 };
 
 std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
@@ -36,12 +36,14 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   if (weight.dtype() != f32 || weight.rank() != 4) return std::nullopt;
   const auto uses = axes_of(graph, node)[0];
   const auto is_of_three = [&](const AxisUse& use) {
-    return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == 1 && use.dilation == uses[2].dilation;
+    return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == uses[2].stride &&
+           use.dilation == uses[2].dilation && (use.stride == 1 || (use.stride == 2 && use.dilation == 1));
   };
   if (!std::all_of(uses.begin() + 2, uses.end(), is_of_three)) return std::nullopt;
   const TensorType& type = graph.values[node.outputs[0]].type;
   const Shape out = typical_shape(type);
-  return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2], out[3], uses[2].dilation, form->groups};
+  return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2],
+                  out[3], uses[2].stride,    uses[2].dilation,  form->groups};
 }
 
 // Cycles, by the large terms, of all workers together: work divides among them.
@@ -64,7 +66,7 @@ double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Targe
   }
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto vectors = [&](int64_t channels) { return static_cast<double>(divide_up(channels, target.lanes(f32))); };
-  const double points = (tile + 2) * (tile + 2), bytes = points * f32.bytes();
+  const double size = winograd_transform(tile, s.stride).size(), points = size * size, bytes = points * f32.bytes();
   const auto tiles_along = [&](int64_t size) { return s.dilation * divide_up(size, tile * s.dilation); };
   const double tiles = static_cast<double>(s.batch * tiles_along(s.rows) * tiles_along(s.columns));
   // Register tiles of few rows wait for their loads.
@@ -87,7 +89,8 @@ std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, 
   const bool has_whole_vectors = shape.inputs % lanes == 0 && shape.outputs / shape.groups % lanes == 0;
   if (shape.groups > 1 && (!has_whole_vectors || shape.inputs == lanes)) return candidates;
   for (const int64_t tile : {2, 4}) {
-    if (context.allows(winograd, {tile}) && winograd_error(weight, winograd_transform(tile)) <= largest_error)
+    if (context.allows(winograd, {tile}) &&
+        winograd_error(weight, winograd_transform(tile, shape.stride)) <= largest_error)
       candidates.push_back({{tile}, predict(shape, tile, of_direct, target)});
   }
   return candidates;
@@ -123,13 +126,16 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     if (tile == direct) return no_value;
     std::vector<int64_t> pads = node.attributes.get_ints("pads");
     if (pads.empty()) pads.assign(4, 0);
+    const AxisUse use = axes_of(graph, node)[0][2];
     const ValueId constant = copy.to().add_constant(
-        node.name + ".winograd", winograd_weight(*graph.values[node.inputs[1]].constant, winograd_transform(tile)));
-    const int64_t dilation = axes_of(graph, node)[0][2].dilation;
-    return copy.add(
-        node, "winograd_conv", {copy[node.inputs[0]], constant},
-        attributes_of(
-            {{"tile", tile}, {"pads", pads}, {"dilation", dilation}, {"groups", linear_of(graph, node)->groups}}))[0];
+        node.name + ".winograd",
+        winograd_weight(*graph.values[node.inputs[1]].constant, winograd_transform(tile, use.stride)));
+    return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant},
+                    attributes_of({{"tile", tile},
+                                   {"pads", pads},
+                                   {"dilation", use.dilation},
+                                   {"stride", use.stride},
+                                   {"groups", linear_of(graph, node)->groups}}))[0];
   });
 }
 

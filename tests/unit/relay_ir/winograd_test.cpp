@@ -19,12 +19,12 @@ namespace {
 TEST(Winograd, WeightsAreTransformedAsDefined) {
   std::mt19937 random(5);
   std::uniform_real_distribution<float> distribution(-1, 1);
-  for (const int64_t tile : {2, 4}) {
+  for (const auto& [tile, stride] : {std::pair{2, 1}, {4, 1}, {2, 2}, {4, 2}}) {
     for (const int64_t outputs : {1, 16, 35}) {
       const int64_t inputs = 3;
       NDArray weight(f32, {outputs, inputs, 3, 3});
       for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, distribution(random));
-      const WinogradTransform& transform = winograd_transform(tile);
+      const WinogradTransform& transform = winograd_transform(tile, stride);
       const NDArray result = winograd_weight(weight, transform);
       const int size = transform.size();
       ASSERT_EQ(result.shape(), (Shape{size * size, inputs, outputs}));
@@ -37,7 +37,8 @@ TEST(Winograd, WeightsAreTransformedAsDefined) {
                 for (int b = 0; b < 3; ++b)
                   expected += transform.weight[r][a] * weight.get_float((o * inputs + i) * 9 + a * 3 + b) *
                               transform.weight[c][b];
-              EXPECT_NEAR(result.get_float(((r * size + c) * inputs + i) * outputs + o), expected, 1e-7);
+              EXPECT_NEAR(result.get_float(((r * size + c) * inputs + i) * outputs + o), expected,
+                          1e-7 + 1e-7 * std::abs(expected));
             }
           }
         }
@@ -215,7 +216,7 @@ struct SmallConvolution {
   int64_t batch = 1;
   bool has_residual = false;
   int threads = 2;
-  int64_t dilation = 1, groups = 1;
+  int64_t dilation = 1, groups = 1, stride = 1;
 };
 
 // By tiles of either size, which nobody would choose for maps so small, as by the direct sum.
@@ -242,15 +243,17 @@ void expect_right(const SmallConvolution& c) {
   attributes.set("pads", pads);
   attributes.set("dilations", std::vector<int64_t>{c.dilation, c.dilation});
   attributes.set("groups", c.groups);
+  attributes.set("strides", std::vector<int64_t>{c.stride, c.stride});
   const double scale = 1 / std::sqrt(9.0 * static_cast<double>(c.inputs / c.groups));
   ValueId value = graph.add_node(
       "conv", {graph.inputs[0], graph.add_constant("w", filled({c.outputs, c.inputs / c.groups, 3, 3}, scale))},
       attributes, "c")[0];
   value = graph.add_node("add", {value, graph.add_constant("b", filled({c.outputs, 1, 1}, 1))}, {}, "biased")[0];
   if (c.has_residual) {
-    arrays.push_back(filled({c.batch, c.outputs, c.rows + pads[0] + pads[2] - 2 * c.dilation,
-                             c.columns + pads[1] + pads[3] - 2 * c.dilation},
-                            1));
+    const auto size = [&](int64_t extent, size_t d) {
+      return (extent + pads[d] + pads[2 + d] - 2 * c.dilation - 1) / c.stride + 1;
+    };
+    arrays.push_back(filled({c.batch, c.outputs, size(c.rows, 0), size(c.columns, 1)}, 1));
     graph.inputs.push_back(graph.add_value("r", TensorType{f32, shape_of(arrays[1])}));
     value = graph.add_node("add", {value, graph.inputs[1]}, {}, "sum")[0];
   }
@@ -308,6 +311,22 @@ TEST(Winograd, IsRightForAnyDilation) {
                       .batch = size == 13 ? 2 : 1,
                       .has_residual = dilation == 3,
                       .dilation = dilation});
+}
+
+// Even and odd sizes, from a pad and from none.
+TEST(Winograd, IsRightForStrides) {
+  for (const int64_t size : {3, 7, 8, 17, 30})
+    for (const int64_t pad : {0, 1})
+      if (!tw::test::is_sanitized || size + pad == 8)
+        expect_right({.inputs = size == 8 ? 64 : 32,
+                      .outputs = size == 17 ? 40 : 64,
+                      .rows = size,
+                      .columns = size + 3,
+                      .pads = {pad, pad, 1, pad},
+                      .batch = 2,
+                      .has_residual = pad == 1,
+                      .groups = size == 8 ? 2 : 1,
+                      .stride = 2});
 }
 
 TEST(Winograd, IsRightForGroups) {
