@@ -1,5 +1,7 @@
 #include "relay_ir/decision.h"
 
+#include <algorithm>
+
 #include "relay_ir/compile/group.h"
 
 namespace tw::relay {
@@ -8,6 +10,11 @@ namespace {
 constexpr char name_attribute[] = "decision";
 
 }  // namespace
+
+Choice fastest_way(const std::vector<Candidate>& ways, double share_of_plain) {
+  const auto best = std::ranges::min_element(ways, {}, &Candidate::cost);
+  return best->cost < share_of_plain * ways.front().cost ? best->value : ways.front().value;
+}
 
 bool is_of_decision(const Func& func) {
   return func.attributes.count(name_attribute) > 0;

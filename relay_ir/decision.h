@@ -22,6 +22,8 @@ struct GraphDecision {
 
 // By analysis alone a way is taken if it needs less than this of the plain one's predicted time.
 constexpr double least_gain = 0.9;
+// The fastest of the ways, of which the first is the plain one.
+Choice fastest_way(const std::vector<Candidate>& ways, double share_of_plain = least_gain);
 
 // Gives one of the candidates' values.
 using DecisionSource = std::function<Choice(const GraphDecision&)>;

@@ -108,12 +108,6 @@ std::vector<Candidate> admissible_levels(const RowsTimesWeight& product, const N
   return candidates;
 }
 
-// The fastest, where that is worth it.
-Choice analytic_levels(const std::vector<Candidate>& candidates) {
-  const auto best = std::ranges::min_element(candidates, {}, &Candidate::cost);
-  return best->cost < least_share * candidates[0].cost ? best->value : candidates[0].value;
-}
-
 }  // namespace
 
 Graph choose_strassen(const Graph& graph, const PassContext& context) {
@@ -127,7 +121,8 @@ Graph choose_strassen(const Graph& graph, const PassContext& context) {
     const NDArray& weight = *graph.values[node.inputs[1]].constant;
     const std::vector<Candidate> candidates = admissible_levels(*product, weight, context);
     const size_t number = &node - graph.nodes.data();
-    const int64_t levels = context.decide(graph, {number}, strassen, candidates, analytic_levels(candidates)).at(0);
+    const int64_t levels =
+        context.decide(graph, {number}, strassen, candidates, fastest_way(candidates, least_share)).at(0);
     if (levels == no_level) return no_value;
     const ValueId sums =
         copy.to().add_constant(node.name + ".strassen", strassen_weight(matrix_of(weight, *product), levels));

@@ -96,15 +96,6 @@ std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, 
   return candidates;
 }
 
-// The fastest of the tiles that beat the direct sum.
-Choice analytic(const std::vector<Candidate>& candidates) {
-  size_t best = 0;
-  double limit = least_gain * candidates[0].cost;
-  for (size_t i = 1; i < candidates.size(); ++i)
-    if (candidates[i].cost < limit) best = i, limit = candidates[i].cost;
-  return candidates[best].value;
-}
-
 }  // namespace
 
 Graph choose_winograd(const Graph& graph, const PassContext& context) {
@@ -122,7 +113,7 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
   return copy.rewrite([&](const Node& node) {
     const size_t i = &node - graph.nodes.data();
     if (candidates[i].empty()) return no_value;
-    const int64_t tile = context.decide(graph, {i}, winograd, candidates[i], analytic(candidates[i])).at(0);
+    const int64_t tile = context.decide(graph, {i}, winograd, candidates[i], fastest_way(candidates[i])).at(0);
     if (tile == direct) return no_value;
     std::vector<int64_t> pads = node.attributes.get_ints("pads");
     if (pads.empty()) pads.assign(4, 0);

@@ -121,8 +121,8 @@ Graph fuse_expansions(const Graph& graph, const PassContext& context) {
     // Channels fill whole vectors.
     if (!pair || pair->channels % target.lanes(f32) != 0) continue;
     const std::vector<Candidate> candidates = candidates_of(*pair, target);
-    const int64_t analytic = candidates[1].cost < least_gain * candidates[0].cost ? fused : apart;
-    result.nodes[i].decisions[expansion] = context.decide(graph, pair->nodes, expansion, candidates, {analytic});
+    result.nodes[i].decisions[expansion] =
+        context.decide(graph, pair->nodes, expansion, candidates, fastest_way(candidates));
   }
   return result;
 }
