@@ -167,6 +167,7 @@ size_t KernelCodegen::load_columns(const std::vector<Stmt>& statements, size_t f
     return true;
   };
   while (continues()) ++count;
+  if (count < 2) return 0;  // statements between two columns need not be stores
 
   // As many as registers hold, rows and what the shuffles need beside them.
   for (size_t p = 0; p < period; ++p) {
