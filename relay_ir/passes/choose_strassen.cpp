@@ -86,7 +86,7 @@ double predict_levels(const RowsTimesWeight& p, int64_t levels, const Target& ta
       levels == 0 ? 0 : static_cast<double>(points * tiles * (inputs + outputs)) / lanes * per_point / workers;
   // Weights are asked for ahead, but what other layers leave of the caches and of memory's time differs from run to
   // run.
-  return products + transforms + weights / 2;
+  return products + transforms + 0.75 * weights;
 }
 
 // The plain product, and the levels that round well enough.
