@@ -18,20 +18,14 @@ AxisUses strassen_axes(const OpCall& c) {
   return uses;
 }
 
-te::Indices with_axis(te::Indices others, int axis, const Expr& index) {
-  others.insert(others.begin() + axis, index);
-  return others;
-}
-
 OpDef strassen_product_op() {
   OpDef op;
   op.name = "strassen_product";
   op.kind = OpKind::contraction;
   op.doc =
       "x times a matrix, along the axis, by Strassen's algorithm.  weight is [7^levels, k / 2^levels, o / 2^levels]: "
-      "sums of the matrix's blocks.  Rows are all positions along the axes between the first and the last but this "
-      "one; "
-      "2^levels neighbours are of different blocks.  Computes in f32.";
+      "sums of the matrix's blocks.  Rows are the positions along all axes but the first and this one; 2^levels "
+      "neighbours are of different blocks.  Computes in f32.";
   op.input_names = {"x", "weight"};
   op.attributes = {{"levels", 1, false, "1 or 2: how often blocks are split"},
                    {"axis", -1, false, "1 or the last one"}};
@@ -84,7 +78,8 @@ OpDef strassen_product_op() {
             const Expr channel = number(outer_column, floor_mod(s[3], 2)) * inputs + s[1];
             te::Indices index = unflatten_index(row, of_rows);
             index.insert(index.begin(), floor_div(s[0], tiles));
-            return load(x.buffer(), with_axis(index, axis, channel), row < rows);
+            index.insert(index.begin() + axis, channel);
+            return load(x.buffer(), index, row < rows);
           });
         });
     const te::Tensor data = te::compute(

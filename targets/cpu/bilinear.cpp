@@ -36,6 +36,9 @@ struct Sizes {
   int64_t dilation;                // of rows of a tile: those between are of other tiles
   int64_t column_blocks;           // of the result, each of as many channels as outputs
   double sums;                     // a point: additions of a transform
+
+  // Panels lie within one block or group.
+  bool is_divided() const { return column_blocks > 1 || together < outputs; }
 };
 
 // Elements of the data between neighbours of a tile along its last axis.
@@ -50,33 +53,26 @@ int64_t dilation_of(const Schedule& schedule) {
 // The stages' axes are xi, nu, an image where the batch is open, a tile (of it), a channel; or tile and channel first.
 // `channels`: of the result.
 std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
-  const BlockAnalysis p = analyse(schedule.node(product)), c = analyse(schedule.node(columns)),
-                      c_data = analyse(schedule.node(data));
-  const std::vector<Var> axes = p.spatial(), of_columns = c.spatial();
-  const Var tile = axes.at(axes.size() - 2);
-  const int64_t xi = p.extent(axes.at(0)), nu = p.extent(axes.at(1));
-  Sizes sizes{.points = xi * nu,
-              .tiles = p.typical_extent(tile),
-              .inputs = c_data.extent(c_data.spatial().back()),
-              .outputs = p.extent(axes.back()),
-              .reduced = p.extent(p.reduce().at(0)),
-              .together = p.extent(axes.back()),
-              .is_open_batch = axes.size() > 4,
-              .tile = {},
-              .dilation = 1,
-              .column_blocks = 1,
-              .sums = 6};
-  if (sizes.tiles < 1 || sizes.inputs < 1 || sizes.outputs < 1) return std::nullopt;
-  const int64_t side = c.extent(of_columns.at(of_columns.size() - 2));
-  sizes.together = sizes.outputs * sizes.reduced / sizes.inputs;
-  sizes.column_blocks = channels / sizes.outputs;
-  sizes.tile = {side, side};
-  sizes.dilation = dilation_of(schedule);
-  if (sizes.column_blocks > 1) {
-    sizes.tile = {sizes.column_blocks}, sizes.dilation = 1;
-    sizes.sums = 1.5;
-  }
-  return sizes;
+  const BlockAnalysis of_data = analyse(schedule.node(data)), of_product = analyse(schedule.node(product)),
+                      of_columns = analyse(schedule.node(columns));
+  const std::vector<Var> axes = of_product.spatial(), column_axes = of_columns.spatial();
+  const int64_t tiles = of_product.typical_extent(axes.at(axes.size() - 2)),
+                inputs = of_data.extent(of_data.spatial().back()), outputs = of_product.extent(axes.back()),
+                reduced = of_product.extent(of_product.reduce().at(0));
+  if (tiles < 1 || inputs < 1 || outputs < 1) return std::nullopt;
+  const int64_t column_blocks = channels / outputs, side = of_columns.extent(column_axes.at(column_axes.size() - 2));
+  const bool is_strassen = column_blocks > 1;
+  return Sizes{.points = of_product.extent(axes.at(0)) * of_product.extent(axes.at(1)),
+               .tiles = tiles,
+               .inputs = inputs,
+               .outputs = outputs,
+               .reduced = reduced,
+               .together = outputs * reduced / inputs,
+               .is_open_batch = axes.size() > 4,
+               .tile = is_strassen ? std::vector{column_blocks} : std::vector{side, side},
+               .dilation = is_strassen ? 1 : dilation_of(schedule),
+               .column_blocks = column_blocks,
+               .sums = is_strassen ? 1.5 : 6};
 }
 
 // The result's axis that finds its channel among those of the columns.
@@ -157,8 +153,7 @@ Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& targe
   std::vector<Blocking> blockings;
   size_t best = 0;
   for (const RegisterTile& tile : tiles_that_fit(s.tiles, vectors, target)) {
-    const bool is_divided = s.column_blocks > 1 || s.together < s.outputs;
-    if (is_divided && s.together % (int64_t{tile.vectors} * lanes) != 0) continue;  // a panel is of one block or group
+    if (s.is_divided() && s.together % (int64_t{tile.vectors} * lanes) != 0) continue;
     for (int64_t tiles = tile.rows; tiles < s.tiles + tile.rows; tiles += tile.rows) {
       const int64_t product_bytes = 4 * points * tiles * tile.vectors * lanes,
                     data_bytes = 4 * points * tiles * s.inputs;
@@ -272,8 +267,7 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   if (!sizes) return false;
 
   const int lanes = target.lanes(f32);
-  const bool is_divided = sizes->column_blocks > 1 || sizes->together < sizes->outputs;
-  if (is_divided && sizes->together % lanes != 0) return false;  // vectors are of one block or group
+  if (sizes->is_divided() && sizes->together % lanes != 0) return false;
   const Blocking blocking = decide_blocking(schedule, *sizes, target);
   const int64_t panel = static_cast<int64_t>(blocking.tile.vectors) * lanes;
 
@@ -288,8 +282,8 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
     schedule.reorder(in_order(loops[0], of_rows, loops[channels]));
     of_rows = {as_one(schedule, of_rows)};
   }
+  const bool is_dilated = sizes->dilation > 1;
   for (size_t d = 0; d < of_rows.size(); ++d) {
-    const bool is_dilated = sizes->dilation > 1;
     const auto parts = is_dilated ? schedule.split(of_rows[d], {std::nullopt, sizes->tile[d], sizes->dilation})
                                   : schedule.split(of_rows[d], {std::nullopt, sizes->tile[d]});
     outer.push_back(parts[0]);

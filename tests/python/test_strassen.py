@@ -7,39 +7,31 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import tilewright as tw
+from conftest import model_of, value
 
 
 def network(shape, widths, is_image=False, scale=None):
-    """Products (or 1×1 convolutions) of these widths, with biases and GELU-like activations between them."""
+    """Products (or 1×1 convolutions) of these widths, with biases and SiLU behind each."""
     rng = np.random.default_rng(sum(shape) + sum(widths))
-    nodes, constants, name = [], [], "x"
+    nodes, constants, name = [], {}, "x"
     for i, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
         weight = (rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)).astype(np.float32)
         weight *= np.float32(1) if scale is None else scale(outputs)
-        bias = rng.standard_normal(outputs).astype(np.float32)
+        constants[f"b{i}"] = rng.standard_normal(outputs).astype(np.float32)
+        constants[f"w{i}"] = weight.T[:, :, None, None].copy() if is_image else weight
         if is_image:
-            constants += [numpy_helper.from_array(weight.T[:, :, None, None].copy(), f"w{i}")]
-            constants += [numpy_helper.from_array(bias, f"b{i}")]
-            nodes.append(helper.make_node("Conv", [name, f"w{i}", f"b{i}"], [f"s{i}"], name=f"layer{i}"))
+            nodes.append(("Conv", [name, f"w{i}", f"b{i}"], [f"s{i}"]))
         else:
-            constants += [numpy_helper.from_array(weight, f"w{i}"), numpy_helper.from_array(bias, f"b{i}")]
-            nodes.append(helper.make_node("MatMul", [name, f"w{i}"], [f"p{i}"], name=f"layer{i}"))
-            nodes.append(helper.make_node("Add", [f"p{i}", f"b{i}"], [f"s{i}"]))
-        nodes.append(helper.make_node("Sigmoid", [f"s{i}"], [f"g{i}"]))
-        nodes.append(helper.make_node("Mul", [f"s{i}", f"g{i}"], [f"y{i}"]))
+            nodes.append(("MatMul", [name, f"w{i}"], [f"p{i}"]))
+            nodes.append(("Add", [f"p{i}", f"b{i}"], [f"s{i}"]))
+        nodes.append(("Sigmoid", [f"s{i}"], [f"g{i}"]))
+        nodes.append(("Mul", [f"s{i}", f"g{i}"], [f"y{i}"]))
         name = f"y{i}"
     result = (shape[0], widths[-1], *shape[2:]) if is_image else (*shape[:-1], widths[-1])
-    graph = helper.make_graph(
-        nodes,
-        "network",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, result)],
-        constants,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = model_of(nodes, [value("x", shape)], [value(name, result)], constants)
     return model.SerializeToString(), {"x": rng.standard_normal(shape).astype(np.float32)}
 
 

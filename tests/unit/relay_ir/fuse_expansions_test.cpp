@@ -93,8 +93,7 @@ TEST(FuseExpansions, ComputesTheSame) {
     const Graph graph = network(s);
     const NDArray x = test::random_array({s.batch, s.inputs, s.height, s.width}, 7);
     const NDArray expected = test::evaluate(graph, {x})[0];
-    double largest = 0;
-    for (int64_t e = 0; e < expected.size(); ++e) largest = std::max(largest, std::abs(expected.get_float(e)));
+    const double largest = test::largest_magnitude(expected);
     for (const int threads : {1, 2}) {
       for (const int64_t choice : {0, 1}) {
         CompileOptions options;

@@ -33,4 +33,10 @@ inline NDArray random_array(const Shape& shape, uint32_t seed, double deviation 
   return array;
 }
 
+inline double largest_magnitude(const NDArray& array) {
+  double largest = 0;
+  for (int64_t i = 0; i < array.size(); ++i) largest = std::max(largest, std::abs(array.get_float(i)));
+  return largest;
+}
+
 }  // namespace tw::relay::test

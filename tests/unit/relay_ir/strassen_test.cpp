@@ -165,8 +165,7 @@ void expect_right_product(const SmallProduct& p) {
   }
   graph.outputs = graph.add_node("relu", {value}, {}, "y");
   const NDArray expected = evaluate(graph, arrays)[0];
-  double largest = 0;
-  for (int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::abs(expected.get_float(i)));
+  const double largest = test::largest_magnitude(expected);
 
   Target target = parse_target("cpu");
   target.l2.bytes = 1 << 20;

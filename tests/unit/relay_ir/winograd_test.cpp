@@ -169,8 +169,7 @@ TEST(Winograd, AsksAndObeys) {
   NDArray x(f32, {1, 16, 9, 7});
   for (int64_t i = 0; i < x.size(); ++i) x.set_float(i, normal(random));
   const NDArray expected = test::evaluate(graph, {x})[0];
-  double largest = 0;
-  for (int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::abs(expected.get_float(i)));
+  const double largest = test::largest_magnitude(expected);
 
   const Target target = parse_target("cpu");
   std::string key;
@@ -269,8 +268,7 @@ void expect_right(const SmallConvolution& c) {
     return executable.run(arrays)[0];
   };
   const NDArray expected = result(0);
-  double largest = 0;
-  for (int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::abs(expected.get_float(i)));
+  const double largest = test::largest_magnitude(expected);
   for (const int64_t tile : {2, 4}) {
     const NDArray actual = result(tile);
     for (int64_t i = 0; i < expected.size(); ++i)
