@@ -19,15 +19,36 @@ const StrassenTransform& strassen_transform(bool is_split) {
   return is_split ? split : whole;
 }
 
-NDArray strassen_weight(const NDArray& weight, int64_t levels, int jobs) {
+NDArray strassen_scale(const NDArray& weight, int64_t levels) {
+  const int64_t parts = int64_t{1} << levels, width = weight.shape()[1], outputs = width / parts;
+  const auto* from = static_cast<const float*>(weight.data());
+  std::vector<float> largest(static_cast<size_t>(width));
+  for (const float* row = from; row < from + weight.size(); row += width)
+    for (int64_t o = 0; o < width; ++o) largest[o] = std::max(largest[o], std::abs(row[o]));
+  constexpr int least = std::numeric_limits<float>::min_exponent - 1;
+  const auto exponent_of = [&](int64_t o) { return largest[o] > 0 ? std::max(std::ilogb(largest[o]), least) : least; };
+  NDArray scale(f32, {width});
+  for (int64_t o = 0; o < width; ++o) {
+    int of_all = least;
+    for (int64_t block = 0; block < parts; ++block)
+      of_all = std::max(of_all, exponent_of(block * outputs + o % outputs));
+    const int own = exponent_of(o);
+    scale.set_float(o, std::ldexp(1.0, own < of_all - 1 ? own : of_all));
+  }
+  return scale;
+}
+
+NDArray strassen_weight(const NDArray& weight, const NDArray& scale, int64_t levels, int jobs) {
   check(weight.dtype() == f32 && weight.rank() == 2, "strassen_weight: the weight is a matrix of f32");
   check(levels == 1 || levels == 2, "strassen_weight: one level or two");
   const auto &first = strassen_transform(true).weight, &second = strassen_transform(levels == 2).weight;
   const int64_t parts = int64_t{1} << levels, inner = parts / 2;  // along each axis, and of a block of the first level
   const int64_t inputs = weight.shape()[0] / parts, width = weight.shape()[1], outputs = width / parts;
+  check(scale.shape() == Shape{width}, "strassen_weight: a scale for each column");
   check(inputs * parts == weight.shape()[0] && outputs * parts == width, "strassen_weight: blocks are equal");
   NDArray result(f32, {static_cast<int64_t>(first.size() * second.size()), inputs, outputs});
   const auto* from = static_cast<const float*>(weight.data());
+  const auto* scales = static_cast<const float*>(scale.data());
   auto* to = static_cast<float*>(result.data());
   for_each_in_parallel(static_cast<size_t>(inputs), jobs, [&](size_t number) {
     const auto i = static_cast<int64_t>(number);
@@ -42,37 +63,13 @@ NDArray strassen_weight(const NDArray& weight, int64_t levels, int jobs) {
           const auto row = static_cast<int64_t>(outer / 2 * inner + block / 2),
                      column = static_cast<int64_t>(outer % 2 * inner + block % 2);
           const float* of = from + (row * inputs + i) * width + column * outputs;
-          for (int64_t o = 0; o < outputs; ++o) sum[o] += factor * of[o];
+          for (int64_t o = 0; o < outputs; ++o) sum[o] += factor * of[o] / scales[column * outputs + o];
         }
       }
       for (int64_t o = 0; o < outputs; ++o) line[o] = static_cast<float>(sum[o]);
     }
   });
   return result;
-}
-
-double strassen_spread(const NDArray& weight, int64_t levels) {
-  const int64_t parts = int64_t{1} << levels, width = weight.shape()[1], outputs = width / parts;
-  const int64_t inputs = weight.shape()[0] / parts;
-  const auto* from = static_cast<const float*>(weight.data());
-  std::vector<double> whole(static_cast<size_t>(width)), largest(static_cast<size_t>(outputs));
-  for (int64_t block = 0; block < parts; ++block) {
-    std::vector<double> squares(static_cast<size_t>(width));
-    for (const float* row = from + block * inputs * width; row < from + (block + 1) * inputs * width; row += width)
-      for (int64_t o = 0; o < width; ++o) squares[o] += static_cast<double>(row[o]) * row[o];
-    for (int64_t o = 0; o < width; ++o) {
-      whole[o] += squares[o];
-      largest[o % outputs] = std::max(largest[o % outputs], squares[o]);
-    }
-  }
-  double spread = 0;
-  const double most = std::numeric_limits<float>::max() / static_cast<double>(parts * parts);
-  const bool sums_are_finite =
-      std::all_of(from, from + weight.size(), [&](float w) { return std::abs(static_cast<double>(w)) <= most; });
-  if (!sums_are_finite) return std::numeric_limits<double>::infinity();
-  for (int64_t o = 0; o < width; ++o)
-    spread = std::max(spread, largest[o % outputs] > 0 ? largest[o % outputs] / whole[o] : 0);
-  return std::sqrt(spread);
 }
 
 }  // namespace tw::relay

@@ -26,13 +26,15 @@ struct StrassenTransform {
 // Of one level; without any, one product of one block.
 const StrassenTransform& strassen_transform(bool is_split);
 
-// f32[k, n] → f32[7^levels, k / 2^levels, n / 2^levels], computed in double precision: blocks of the first level's
-// sums are split by the second.  `jobs`: threads; 0: one a core.
-NDArray strassen_weight(const NDArray& weight, int64_t levels, int jobs = 0);
+// f32[n]: what the columns of f32[k, n] are divided by before they are summed, so that each is rounded by its own size
+// ("outside scaling": G. Ballard, A. R. Benson, A. Druinsky, B. Lipshitz, O. Schwartz, "Improving the Numerical
+// Stability of Fast Matrix Multiplication", SIAM Journal on Matrix Analysis and Applications 37, 2016).  A power of two
+// near the column's largest element, or near that of the largest column that it meets where this is not four times as
+// large.  All elements are finite.
+NDArray strassen_scale(const NDArray& weight, int64_t levels);
 
-// How unequal what is summed is: the norm of the largest column of a block by that of the smallest column of the matrix
-// that it is summed with.  So many times the rounding of a plain product is that column's.  f32[k, n]; infinite where a
-// column is zeros or sums are beyond f32.
-double strassen_spread(const NDArray& weight, int64_t levels);
+// f32[k, n] and its scale → f32[7^levels, k / 2^levels, n / 2^levels], computed in double precision: blocks of the
+// first level's sums are split by the second.  `jobs`: threads; 0: one a core.
+NDArray strassen_weight(const NDArray& weight, const NDArray& scale, int64_t levels, int jobs = 0);
 
 }  // namespace tw::relay

@@ -2,11 +2,40 @@
 // the pass choose_strassen puts it in the place of products and 1×1 convolutions where it is faster.
 #include "relay_ir/strassen.h"
 
+#include <limits>
+
 #include "relay_ir/ops/combinations.h"
 #include "relay_ir/ops/common.h"
 
 namespace tw::relay {
 namespace {
+
+enum StrassenInput { rows_input, sums_input, scale_input };
+
+constexpr int64_t exponent_bits = 0x7f800000, one_exponent = 1 << 23;  // of f32; all of them: infinity or NaN
+
+Expr bits_of(const Expr& x) {
+  return make_expr<Call>(i32, Intrinsic::reinterpret, std::vector<Expr>{x});
+}
+Expr float_of(const Expr& bits) {
+  return make_expr<Call>(f32, Intrinsic::reinterpret, std::vector<Expr>{bits});
+}
+
+Expr is_finite(const Expr& exponent) {
+  return exponent < int_imm(i32, exponent_bits);
+}
+// The power of two that a row is divided by, where rows with these exponents are summed: near its own largest element,
+// or the largest one's where that is not four times as large.  Of powers whose reciprocal is one too.
+Expr scale_of(const Expr& exponent, const std::vector<Expr>& all) {
+  Expr largest = int_imm(i32, one_exponent);
+  for (const Expr& e : all) largest = max(largest, select(is_finite(e), e, int_imm(i32, 0)));
+  const Expr own = select(exponent < largest - int_imm(i32, one_exponent), exponent, largest);
+  const Expr bounded = max(min(own, int_imm(i32, exponent_bits - 2 * one_exponent)), int_imm(i32, one_exponent));
+  return select(is_finite(exponent), float_of(bounded), float_imm(f32, std::numeric_limits<double>::infinity()));
+}
+Expr reciprocal_of(const Expr& scale) {
+  return float_of(int_imm(i32, exponent_bits - one_exponent) - bits_of(scale));
+}
 
 AxisUses strassen_axes(const OpCall& c) {
   AxisUses uses = unknown_axes(c);
@@ -24,9 +53,12 @@ OpDef strassen_product_op() {
   op.kind = OpKind::contraction;
   op.doc =
       "x times a matrix, along the axis, by Strassen's algorithm.  weight is [7^levels, k / 2^levels, o / 2^levels]: "
-      "sums of the matrix's blocks.  Rows are the positions along all axes but the first and this one; 2^levels "
-      "neighbours are of different blocks.  Computes in f32.";
-  op.input_names = {"x", "weight"};
+      "sums of the matrix's blocks, whose columns are divided by scale, f32[o].  Rows are the positions along all axes "
+      "but the first and this one; 2^levels neighbours are of different blocks.  A row that is much smaller than one "
+      "of "
+      "these is scaled by a power of two while it is summed, so that it is rounded by its own size.  A row with "
+      "infinity or NaN makes a row of NaN, and no other.  Computes in f32.";
+  op.input_names = {"x", "weight", "scale"};
   op.attributes = {{"levels", 1, false, "1 or 2: how often blocks are split"},
                    {"axis", -1, false, "1 or the last one"}};
   op.facts = linear_facts(strassen_axes, Rounding::multiplies, 1, [](const OpCall& c) -> std::optional<Linear> {
@@ -35,7 +67,7 @@ OpDef strassen_product_op() {
         .data_axis = axis, .weight_axis = 1, .result_axis = axis, .filter_axis = -1, .has_window = axis != rank - 1};
   });
   op.infer = [](const OpCall& c) -> std::vector<TensorType> {
-    const TensorType &x = c.inputs[0], &w = c.inputs[1];
+    const TensorType &x = c.inputs[rows_input], &w = c.inputs[sums_input];
     const int64_t levels = c.attributes.get_int("levels");
     c.require(levels == 1 || levels == 2, "one level or two");
     const int64_t parts = int64_t{1} << levels;
@@ -45,8 +77,11 @@ OpDef strassen_product_op() {
     c.require(axis == 1 || axis == x.rank() - 1, "the axis is 1 or the last one");
     c.require(w.rank() == 3 && is_const_int(w.shape[0], strassen_points(levels)), "the weight is not of these levels");
     c.require_equal(x.shape[axis], w.shape[1] * parts, "channels of data and weight differ");
+    const TensorType& scale = c.inputs[scale_input];
+    c.require(scale.dtype == f32 && scale.rank() == 1, "scale is f32, one for each column");
+    c.require_equal(scale.shape[0], w.shape[2] * parts, "columns of weight and scale differ");
     TensorType y = x;
-    y.shape[axis] = w.shape[2] * parts;
+    y.shape[axis] = scale.shape[0];
     return {y};
   };
   op.compute = [](const OpCall& c, const std::vector<te::Tensor>& in) -> std::vector<te::Tensor> {
@@ -55,7 +90,7 @@ OpDef strassen_product_op() {
     const auto outer_points = static_cast<int64_t>(first.data.size()),
                inner_points = static_cast<int64_t>(second.data.size()),
                inner_blocks = static_cast<int64_t>(second.output.size());
-    const te::Tensor &x = in[0], &w = in[1];
+    const te::Tensor &x = in[rows_input], &w = in[sums_input], &column_scale = in[scale_input];
     const std::vector<Expr>& shape = c.outputs[0].shape;
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
     const Expr inputs = w.shape()[1], outputs = w.shape()[2];
@@ -68,18 +103,37 @@ OpDef strassen_product_op() {
     const auto outer_of = [&](const Expr& n) { return levels == 2 ? floor_div(n, 2) : n; };
     const auto inner_of = [&](const Expr& n) { return levels == 2 ? floor_mod(n, 2) : Expr(0); };
 
-    // Sums of blocks, level by level.  The rows of a tile that reaches over the end are zeros.
+    // The element of a row of a tile.  Rows of a tile that reaches over the end are zeros.
+    const auto element = [&](const Expr& tile, const Expr& of_tile, const Expr& channel, const Expr& is_used) {
+      const Expr row = floor_mod(tile, tiles) * parts + of_tile;
+      te::Indices index = unflatten_index(row, of_rows);
+      index.insert(index.begin(), floor_div(tile, tiles));
+      index.insert(index.begin() + axis, channel);
+      const Expr is_there = row < rows;
+      return load(x.buffer(), index, is_used.is_defined() ? is_there && is_used : is_there);
+    };
+    const te::Tensor exponent = te::reduce("bilinear_exponent", {shape[0] * tiles, Expr(parts)}, {x.shape()[axis]},
+                                           te::Combiner::max, {x}, [&](const te::Indices& s, const te::Indices& r) {
+                                             return binary(BinaryOp::bit_and, bits_of(element(s[0], s[1], r[0], {})),
+                                                           int_imm(i32, exponent_bits));
+                                           });
+    const te::Tensor row_scale =
+        te::compute("bilinear_scale", {shape[0] * tiles, Expr(parts)}, {exponent}, [&](const te::Indices& s) {
+          std::vector<Expr> of_tile;
+          for (int64_t r = 0; r < parts; ++r) of_tile.push_back(exponent({s[0], Expr(r)}));
+          return scale_of(exponent(s), of_tile);
+        });
+
+    // Sums of blocks, level by level.
     const te::Tensor half = te::compute(
-        "bilinear_rows", {shape[0] * tiles, inputs, Expr(outer_points), Expr(inner_blocks)}, {x},
+        "bilinear_rows", {shape[0] * tiles, inputs, Expr(outer_points), Expr(inner_blocks)}, {x, row_scale},
         [&](const te::Indices& s) {
           return row_times(first.data, s[2], [&](size_t block) {
             const Expr outer_row = static_cast<int64_t>(block / 2), outer_column = static_cast<int64_t>(block % 2);
-            const Expr row = floor_mod(s[0], tiles) * parts + number(outer_row, floor_div(s[3], 2));
+            const Expr of_tile = number(outer_row, floor_div(s[3], 2));
             const Expr channel = number(outer_column, floor_mod(s[3], 2)) * inputs + s[1];
-            te::Indices index = unflatten_index(row, of_rows);
-            index.insert(index.begin(), floor_div(s[0], tiles));
-            index.insert(index.begin() + axis, channel);
-            return load(x.buffer(), index, row < rows);
+            const Expr scale = row_scale({s[0], of_tile});
+            return element(s[0], of_tile, channel, is_finite(bits_of(scale))) * reciprocal_of(scale);
           });
         });
     const te::Tensor data = te::compute(
@@ -100,24 +154,27 @@ OpDef strassen_product_op() {
                         return product({Expr(static_cast<int64_t>(point)), s[3], s[0], s[1]});
                       });
                     });
-    return {te::compute("bilinear_result", shape, {part}, [&](const te::Indices& s) {
+    return {te::compute("bilinear_result", shape, {part, row_scale, column_scale}, [&](const te::Indices& s) {
       Expr row = 0;
       for (int d = 1, r = 0; d < x.rank(); ++d)
         if (d != axis) row = row * of_rows[r++] + s[d];
       const Expr of_tile = floor_mod(row, parts), block = floor_div(s[axis], outputs);
-      return row_times(second.output, inner_of(of_tile) * 2 + inner_of(block), [&](size_t point) {
-        return part({s[0] * tiles + floor_div(row, parts), floor_mod(s[axis], outputs),
-                     outer_of(of_tile) * 2 + outer_of(block), Expr(static_cast<int64_t>(point))});
+      const Expr tile = s[0] * tiles + floor_div(row, parts);
+      const Expr scaled = row_times(second.output, inner_of(of_tile) * 2 + inner_of(block), [&](size_t point) {
+        return part({tile, floor_mod(s[axis], outputs), outer_of(of_tile) * 2 + outer_of(block),
+                     Expr(static_cast<int64_t>(point))});
       });
+      return scaled * column_scale({s[axis]}) * row_scale({tile, of_tile});
     })};
   };
   const NodeAttributes of_images = attributes_of({{"axis", 1}});
-  op.examples = {
-      {{tensor_type(f32, {1, 5, 4}), tensor_type(f32, {7, 2, 3})}, {}},
-      {{tensor_type(f32, {2, 6, 8}), tensor_type(f32, {49, 2, 1})}, attributes_of({{"levels", 2}})},
-      {{tensor_type(f32, {2, 2, 3, 4}), tensor_type(f32, {7, 2, 2})}, {}},
-      {{tensor_type(f32, {2, 4, 3, 5}), tensor_type(f32, {7, 2, 2})}, of_images},
-      {{tensor_type(f32, {1, 8, 3, 4}), tensor_type(f32, {49, 2, 3})}, attributes_of({{"levels", 2}, {"axis", 1}})}};
+  op.examples = {{{tensor_type(f32, {1, 5, 4}), tensor_type(f32, {7, 2, 3}), tensor_type(f32, {6})}, {}},
+                 {{tensor_type(f32, {2, 6, 8}), tensor_type(f32, {49, 2, 1}), tensor_type(f32, {4})},
+                  attributes_of({{"levels", 2}})},
+                 {{tensor_type(f32, {2, 2, 3, 4}), tensor_type(f32, {7, 2, 2}), tensor_type(f32, {4})}, {}},
+                 {{tensor_type(f32, {2, 4, 3, 5}), tensor_type(f32, {7, 2, 2}), tensor_type(f32, {4})}, of_images},
+                 {{tensor_type(f32, {1, 8, 3, 4}), tensor_type(f32, {49, 2, 3}), tensor_type(f32, {12})},
+                  attributes_of({{"levels", 2}, {"axis", 1}})}};
   return op;
 }
 

@@ -1,14 +1,16 @@
 // Large products of rows and known weights by Strassen's algorithm, where it is decided so: by analysis where it is
 // predicted to be faster.  Each level multiplies an eighth less.
 //
-//   matmul(x, w), conv(x, w) of windows of 1   ⇒   strassen_product(x, sums of w's blocks) {levels}
+//   matmul(x, w), conv(x, w) of windows of 1   ⇒   strassen_product(x, sums of w's blocks, scale of w's columns)
+//   {levels}
 //
 // The sums are 7/4 times the size of the weights a level.  Where there are few rows they are used faster than memory
 // brings them: there fewer levels or the plain product are faster, and the process stays small.
 //
-// Rows that are summed are neighbours in one image or one sequence: no row of one image meets one of another.  The
-// sums' rounding is that of the largest of them, so columns that are summed must be of similar size.
+// Rows that are summed are neighbours in one image or one sequence: no row of one image meets one of another.  Rows and
+// columns are scaled to one size before they are summed: else a sum's rounding would be that of the largest of them.
 #include <algorithm>
+#include <cmath>
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
@@ -23,7 +25,6 @@ constexpr int64_t no_level = 0;
 constexpr double least_share = 0.97;                     // of the plain product's time: what takes more stays as it is
 constexpr double worst_share = 1.1;                      // …that is worth trying
 constexpr int64_t most_added_bytes = int64_t{16} << 20;  // to one weight
-constexpr double most_spread = 64;
 
 struct RowsTimesWeight {
   int axis;              // of the data, along which it is multiplied
@@ -89,22 +90,26 @@ double predict_levels(const RowsTimesWeight& p, int64_t levels, const Target& ta
   return products + transforms + 0.75 * weights;
 }
 
-// The plain product, and the levels that round well enough.
+bool is_finite(const NDArray& weight) {
+  const auto* elements = static_cast<const float*>(weight.data());
+  return std::all_of(elements, elements + weight.size(), [](float w) { return std::isfinite(w); });
+}
+
+// The plain product, and the levels that are worth trying.
 std::vector<Candidate> admissible_levels(const RowsTimesWeight& product, const NDArray& weight,
                                          const PassContext& context) {
   const Target& target = context.target;
   std::vector<Candidate> candidates{{{no_level}, predict_levels(product, no_level, target)}};
-  std::optional<NDArray> matrix;
   for (int64_t levels = 1; levels <= strassen_most_levels; ++levels) {
     const int64_t parts = int64_t{1} << levels, block = parts * target.lanes(f32);
     if (product.inputs % block != 0 || product.outputs % block != 0) break;
     const int64_t blocks = parts * parts, weights = product.inputs * product.outputs * f32.bytes();
     if (weights / blocks * (strassen_points(levels) - blocks) > most_added_bytes) break;
     const double cost = predict_levels(product, levels, target);
-    if (!context.allows(strassen, {levels}) || cost > worst_share * candidates[0].cost) continue;
-    if (!matrix) matrix = matrix_of(weight, product);
-    if (strassen_spread(*matrix, levels) <= most_spread) candidates.push_back({{levels}, cost});
+    if (context.allows(strassen, {levels}) && cost <= worst_share * candidates[0].cost)
+      candidates.push_back({{levels}, cost});
   }
+  if (candidates.size() > 1 && !is_finite(weight)) candidates.resize(1);
   return candidates;
 }
 
@@ -124,9 +129,10 @@ Graph choose_strassen(const Graph& graph, const PassContext& context) {
     const int64_t levels =
         context.decide(graph, {number}, strassen, candidates, fastest_way(candidates, least_share)).at(0);
     if (levels == no_level) return no_value;
-    const ValueId sums =
-        copy.to().add_constant(node.name + ".strassen", strassen_weight(matrix_of(weight, *product), levels));
-    return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums},
+    const NDArray matrix = matrix_of(weight, *product), scale = strassen_scale(matrix, levels);
+    const ValueId sums = copy.to().add_constant(node.name + ".strassen", strassen_weight(matrix, scale, levels)),
+                  sizes = copy.to().add_constant(node.name + ".scale", scale);
+    return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums, sizes},
                     attributes_of({{"levels", levels}, {"axis", product->axis}}))[0];
   });
 }

@@ -11,7 +11,7 @@
 //   }
 //
 // Strassen's blocks of rows are interleaved, so that a tile is some neighbours; its blocks of columns are outermost, so
-// that a tile has a panel in each of them.
+// that a tile has a panel in each of them.  A block's rows are first looked through for their scales.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -23,8 +23,8 @@
 namespace tw::cpu {
 namespace {
 
-const BlockRef padded{"bilinear_pad"}, rows{"bilinear_rows"}, data{"bilinear_data"}, product{"bilinear_product"},
-    columns{"bilinear_columns"}, finished{"bilinear_result"};
+const BlockRef padded{"bilinear_pad"}, exponents{"bilinear_exponent"}, scales{"bilinear_scale"}, rows{"bilinear_rows"},
+    data{"bilinear_data"}, product{"bilinear_product"}, columns{"bilinear_columns"}, finished{"bilinear_result"};
 
 struct Sizes {
   int64_t points;                  // products a tile, each of inputs by outputs
@@ -208,6 +208,17 @@ void block_channels(Schedule& schedule, int64_t lanes) {
                             {{n, c, h, w}, {n, floor_div(c, lanes), h, w, floor_mod(c, lanes)}});
 }
 
+// The exponents of a tile's rows, right before their scales.
+void schedule_scales(Schedule& schedule, const LoopRef* block_loop, int lanes) {
+  if (block_loop) schedule.compute_at(scales, *block_loop);
+  const LoopRef tile = own_loop(schedule, scales, analyse(schedule.node(scales)).spatial()[0]);
+  schedule.compute_at(exponents, tile);
+  set_scope_of(schedule, exponents, Scope::stack);
+  reduce_in_lanes(schedule, exponents, own_loop(schedule, exponents, analyse(schedule.node(exponents)).spatial()[1]),
+                  lanes);
+  if (!block_loop) share_out(schedule, tile);
+}
+
 void schedule_data(Schedule& schedule, const LoopRef* block_loop, int lanes) {
   if (block_loop) schedule.compute_at(data, *block_loop);
   const std::vector<Var> axes = analyse(schedule.node(data)).spatial();
@@ -250,9 +261,10 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
 bool schedule_bilinear(Schedule& original, const Target& target) {
   if (!has_block(original, product)) return false;
   Schedule schedule = original;
-  const bool has_padding = has_block(schedule, padded);
+  const bool has_padding = has_block(schedule, padded), has_scales = has_block(schedule, scales);
   std::vector<BlockRef> stages{rows, data, product, columns, finished};
   if (has_padding) stages.insert(stages.begin(), padded);
+  if (has_scales) stages.insert(stages.begin(), {exponents, scales});
   inline_injective_blocks(schedule, stages);
   const std::vector<BlockRef> blocks = schedule.blocks();
   const BlockRef last = blocks.back();
@@ -320,7 +332,9 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   schedule.set_scope(products, Scope::stack);
   pack_weights(schedule, panel);
   schedule_data(schedule, is_local ? &t[0] : nullptr, lanes);
+  if (has_scales) schedule_scales(schedule, is_local ? &t[0] : nullptr, lanes);
   if (is_local) schedule.set_scope(written_by(schedule, data)->name, Scope::stack);
+  if (is_local && has_scales) set_scope_of(schedule, scales, Scope::stack);
   for (const LoopRef& loop : inner) schedule.unroll(loop);
   schedule.vectorize(k[2]);
   share_out(schedule, as_one(schedule, shared));

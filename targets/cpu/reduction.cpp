@@ -245,8 +245,11 @@ void reduce_in_lanes(Schedule& schedule, const BlockRef& block, const LoopRef& t
   const LoopRef reduced = schedule.loops(block).back();
   const int64_t extent = extent_of(schedule, reduced);
   if (extent < 2 * lanes) return;
-  // Several vectors of partial results, where there is work for them: one alone waits for itself in each step.
-  const int width = extent >= 8 * lanes ? 4 * lanes : lanes;
+  // Several vectors of partial results, where they lie together and there is work for them: one alone waits for itself
+  // in each step.
+  const BlockAnalysis analysis = analyse(schedule.node(block));
+  const bool lie_together = moves_by_zero_or_one(analysis, analysis.reduce().back(), 4 * lanes);
+  const int width = extent >= 8 * lanes && lie_together ? 4 * lanes : lanes;
   const LoopRef join = schedule.split(reduced, {std::nullopt, width})[1];
   const BlockRef partial = schedule.rfactor(join, 0);
   const std::vector<LoopRef> around = schedule.loops(partial);

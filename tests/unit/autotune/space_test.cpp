@@ -85,8 +85,9 @@ Func winograd(int64_t inputs, int64_t outputs, int64_t size) {
 Func strassen(int64_t rows, int64_t inputs, int64_t outputs) {
   relay::Graph graph;
   graph.inputs = {graph.add_value("x", relay::TensorType{f32, {Expr(1), Expr(rows), Expr(inputs)}})};
-  const relay::ValueId weight = graph.add_constant("w", NDArray(f32, {7, inputs / 2, outputs / 2}));
-  graph.outputs = graph.add_node("strassen_product", {graph.inputs[0], weight}, {}, "c");
+  const relay::ValueId weight = graph.add_constant("w", NDArray(f32, {7, inputs / 2, outputs / 2})),
+                       scale = graph.add_constant("s", NDArray(f32, {outputs}));
+  graph.outputs = graph.add_node("strassen_product", {graph.inputs[0], weight, scale}, {}, "c");
   return relay::lower_group(graph, relay::fuse(graph).at(0));
 }
 

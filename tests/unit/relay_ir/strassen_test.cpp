@@ -35,10 +35,10 @@ TEST(Strassen, TransformMultipliesBlocks) {
 }
 
 TEST(Strassen, WeightsAreSummedAsDefined) {
-  const NDArray weight = random_array({8, 12}, 5);
+  const NDArray weight = random_array({8, 12}, 5), scale = strassen_scale(weight, 1);
   for (const int64_t levels : {1, 2}) {
     const int64_t parts = int64_t{1} << levels, inputs = 8 / parts, outputs = 12 / parts;
-    const NDArray sums = strassen_weight(weight, levels);
+    const NDArray scale = strassen_scale(weight, levels), sums = strassen_weight(weight, scale, levels);
     ASSERT_EQ(sums.shape(), (Shape{strassen_points(levels), inputs, outputs}));
     const auto& first = strassen_transform(true).weight;
     const auto& second = strassen_transform(levels == 2).weight;
@@ -51,7 +51,8 @@ TEST(Strassen, WeightsAreSummedAsDefined) {
               const int64_t inner = parts / 2, points = static_cast<int64_t>(second.size());
               expected += first[p / points][row / inner * 2 + column / inner] *
                           second[p % points][row % inner * 2 + column % inner] *
-                          weight.get_float((row * inputs + i) * 12 + column * outputs + o);
+                          weight.get_float((row * inputs + i) * 12 + column * outputs + o) /
+                          scale.get_float(column * outputs + o);
             }
           }
           EXPECT_NEAR(sums.get_float((p * inputs + i) * outputs + o), expected, 1e-6);
@@ -61,18 +62,16 @@ TEST(Strassen, WeightsAreSummedAsDefined) {
   }
 }
 
-TEST(Strassen, SpreadIsOfColumnsThatAreSummed) {
-  NDArray weight(f32, {4, 4});
-  for (int64_t i = 0; i < 16; ++i) weight.set_float(i, 1);
-  EXPECT_NEAR(strassen_spread(weight, 1), std::sqrt(0.5), 1e-6);
-  for (int64_t row = 0; row < 4; ++row) weight.set_float(row * 4 + 2, 100);  // met by column 0
-  EXPECT_NEAR(strassen_spread(weight, 1), 100 * std::sqrt(0.5), 1e-3);
-  for (int64_t row = 0; row < 4; ++row) weight.set_float(row * 4 + 0, 100);
-  EXPECT_NEAR(strassen_spread(weight, 1), std::sqrt(0.5), 1e-6);
-  for (int64_t row = 0; row < 4; ++row) weight.set_float(row * 4 + 1, 0);
-  EXPECT_EQ(strassen_spread(weight, 1), std::numeric_limits<double>::infinity());
-  weight.set_float(1, 3e38);
-  EXPECT_EQ(strassen_spread(weight, 1), std::numeric_limits<double>::infinity());
+// Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 meet.
+TEST(Strassen, ScalesAreOfColumnsThatMeet) {
+  NDArray weight(f32, {2, 8});
+  const std::vector<std::vector<double>> columns = {{1, -1.5}, {0, -100}, {0, 0}, {0.3, 0.1},
+                                                    {0.6, 0},  {3, 1},    {4, 5}, {1e-40, 0}};
+  for (size_t o = 0; o < columns.size(); ++o)
+    for (size_t i = 0; i < 2; ++i) weight.set_float(static_cast<int64_t>(i * 8 + o), columns[o][i]);
+  const NDArray scale = strassen_scale(weight, 1);
+  const std::vector<double> expected = {1, 64, 0x1p-126, 0.25, 1, 2, 4, 0x1p-126};
+  for (size_t o = 0; o < expected.size(); ++o) EXPECT_EQ(scale.get_float(static_cast<int64_t>(o)), expected[o]) << o;
 }
 
 Target two_narrow_cores() {
@@ -81,7 +80,6 @@ Target two_narrow_cores() {
   return target;
 }
 
-// Columns of one size, which any sums of blocks round well.
 NDArray ones(const Shape& shape) {
   NDArray array(f32, shape);
   std::fill_n(static_cast<float*>(array.data()), array.size(), 1.0f);
@@ -122,10 +120,9 @@ TEST(Strassen, SmallProductsStay) {
   EXPECT_EQ(levels_of(product_by(1024, ones({760, 768})), two_narrow_cores()), 0);
 }
 
-TEST(Strassen, ColumnsOfDifferentSizeStay) {
+TEST(Strassen, WeightsWithoutValueStay) {
   NDArray weight = random_array({768, 768}, 1);
-  for (int64_t row = 0; row < 768; ++row)
-    for (int64_t o = 0; o < 384; ++o) weight.set_float(row * 768 + o, 1e-3 * weight.get_float(row * 768 + o));
+  weight.set_float(1000, std::numeric_limits<double>::infinity());
   EXPECT_EQ(levels_of(product_by(1024, weight), two_narrow_cores()), 0);
 }
 
@@ -181,11 +178,13 @@ void expect_right_product(const SmallProduct& p) {
     GraphCopy copy(graph);
     const Graph fast = copy.rewrite([&](const Node& node) {
       if (&node != &graph.nodes[0]) return no_value;
-      const ValueId sums = copy.to().add_constant("sums", strassen_weight(matrix, levels));
+      const NDArray scale = strassen_scale(matrix, levels);
+      const ValueId sums = copy.to().add_constant("sums", strassen_weight(matrix, scale, levels)),
+                    sizes = copy.to().add_constant("sizes", scale);
       NodeAttributes attributes;
       attributes.set("levels", levels);
       attributes.set("axis", int64_t{p.is_image ? 1 : -1});
-      return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums}, attributes)[0];
+      return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums, sizes}, attributes)[0];
     });
     CompileOptions options;
     options.threads = p.threads;
