@@ -31,10 +31,11 @@ Expr scale_of(const Expr& exponent, const std::vector<Expr>& all) {
   for (const Expr& e : all) largest = max(largest, select(is_finite(e), e, int_imm(i32, 0)));
   const Expr own = select(exponent < largest - int_imm(i32, one_exponent), exponent, largest);
   const Expr bounded = max(min(own, int_imm(i32, exponent_bits - 2 * one_exponent)), int_imm(i32, one_exponent));
-  return select(is_finite(exponent), float_of(bounded), float_imm(f32, std::numeric_limits<double>::infinity()));
+  return select(is_finite(exponent), float_of(bounded), float_imm(f32, std::numeric_limits<double>::quiet_NaN()));
 }
+// 0 of NaN.
 Expr reciprocal_of(const Expr& scale) {
-  return float_of(int_imm(i32, exponent_bits - one_exponent) - bits_of(scale));
+  return float_of(max(int_imm(i32, exponent_bits - one_exponent) - bits_of(scale), int_imm(i32, 0)));
 }
 
 AxisUses strassen_axes(const OpCall& c) {
@@ -53,7 +54,8 @@ OpDef strassen_product_op() {
   op.kind = OpKind::contraction;
   op.doc =
       "x times a matrix, along the axis, by Strassen's algorithm.  weight is [7^levels, k / 2^levels, o / 2^levels]: "
-      "sums of the matrix's blocks, whose columns are divided by scale, f32[o].  Rows are the positions along all axes "
+      "sums of the matrix's blocks, filled up with zeros, whose columns are divided by scale, f32[o].  Rows are the "
+      "positions along all axes "
       "but the first and this one; 2^levels neighbours are of different blocks.  A row that is much smaller than one "
       "of "
       "these is scaled by a power of two while it is summed, so that it is rounded by its own size.  A row with "
@@ -76,10 +78,15 @@ OpDef strassen_product_op() {
     const int axis = normal_axis(c, c.attributes.get_int("axis"), x.rank());
     c.require(axis == 1 || axis == x.rank() - 1, "the axis is 1 or the last one");
     c.require(w.rank() == 3 && is_const_int(w.shape[0], strassen_points(levels)), "the weight is not of these levels");
-    c.require_equal(x.shape[axis], w.shape[1] * parts, "channels of data and weight differ");
     const TensorType& scale = c.inputs[scale_input];
     c.require(scale.dtype == f32 && scale.rank() == 1, "scale is f32, one for each column");
-    c.require_equal(scale.shape[0], w.shape[2] * parts, "columns of weight and scale differ");
+    // The last blocks may be shorter, or none at all.
+    const auto is_within = [](const Expr& extent, const Expr& most) {
+      const auto known = as_int(extent), limit = as_int(most);
+      return known && limit && *known <= *limit;
+    };
+    c.require(is_within(x.shape[axis], w.shape[1] * parts), "data has more channels than the weight");
+    c.require(is_within(scale.shape[0], w.shape[2] * parts), "there are more scales than columns");
     TensorType y = x;
     y.shape[axis] = scale.shape[0];
     return {y};
@@ -109,7 +116,9 @@ OpDef strassen_product_op() {
       te::Indices index = unflatten_index(row, of_rows);
       index.insert(index.begin(), floor_div(tile, tiles));
       index.insert(index.begin() + axis, channel);
-      const Expr is_there = row < rows;
+      Expr is_there = row < rows;
+      if (!is_const_int(inputs * parts, as_int(x.shape()[axis]).value()))
+        is_there = is_there && channel < x.shape()[axis];
       return load(x.buffer(), index, is_used.is_defined() ? is_there && is_used : is_there);
     };
     const te::Tensor exponent = te::reduce("bilinear_exponent", {shape[0] * tiles, Expr(parts)}, {x.shape()[axis]},

@@ -56,15 +56,25 @@ std::optional<RowsTimesWeight> match_product(const Graph& graph, const Node& nod
   return RowsTimesWeight{axis, form->filter_axis == 0, images, elements / images / inputs, inputs, *outputs};
 }
 
-// [inputs, outputs]
-NDArray matrix_of(const NDArray& weight, const RowsTimesWeight& product) {
-  if (!product.is_transposed) return weight;
-  NDArray result(f32, {product.inputs, product.outputs});
+// Of a block along one axis: vectors, so that blocks of a width that these do not divide end with zeros.
+int64_t block_of(int64_t width, int64_t levels, const Target& target) {
+  const int64_t parts = int64_t{1} << levels, lanes = target.lanes(f32);
+  return levels == 0 ? width : (width + parts * lanes - 1) / (parts * lanes) * lanes;
+}
+
+// [inputs, outputs], filled up with zeros.
+NDArray matrix_of(const NDArray& weight, const RowsTimesWeight& product, int64_t inputs, int64_t outputs) {
+  if (!product.is_transposed && inputs == product.inputs && outputs == product.outputs) return weight;
+  NDArray result(f32, {inputs, outputs});
   const auto* from = static_cast<const float*>(weight.data());
   auto* to = static_cast<float*>(result.data());
-  for_each_in_parallel(static_cast<size_t>(product.inputs), 0, [&](size_t i) {
-    for (int64_t o = 0; o < product.outputs; ++o)
-      to[static_cast<int64_t>(i) * product.outputs + o] = from[o * product.inputs + static_cast<int64_t>(i)];
+  const int64_t along_inputs = product.is_transposed ? 1 : product.outputs,
+                along_outputs = product.is_transposed ? product.inputs : 1;
+  for_each_in_parallel(static_cast<size_t>(inputs), 0, [&](size_t number) {
+    const auto i = static_cast<int64_t>(number);
+    for (int64_t o = 0; o < outputs; ++o)
+      to[i * outputs + o] =
+          i < product.inputs && o < product.outputs ? from[i * along_inputs + o * along_outputs] : 0.0f;
   });
   return result;
 }
@@ -76,8 +86,8 @@ double predict_levels(const RowsTimesWeight& p, int64_t levels, const Target& ta
   constexpr double per_level = 0.03;  // of the products' time: loops are shorter, and weights are read from farther
   const double workers = std::max(1, target.threads), lanes = target.lanes(f32);
   const int64_t parts = int64_t{1} << levels, points = strassen_points(levels);
-  const int64_t tiles = p.images * ((p.rows + parts - 1) / parts), inputs = p.inputs / parts,
-                outputs = p.outputs / parts;
+  const int64_t tiles = p.images * ((p.rows + parts - 1) / parts), inputs = block_of(p.inputs, levels, target),
+                outputs = block_of(p.outputs, levels, target);
   const double vectors = static_cast<double>(points * inputs * outputs) / lanes;
   const double products =
       static_cast<double>(tiles) * vectors / target.fma_ports / workers * (1 + per_level * static_cast<double>(levels));
@@ -101,10 +111,9 @@ std::vector<Candidate> admissible_levels(const RowsTimesWeight& product, const N
   const Target& target = context.target;
   std::vector<Candidate> candidates{{{no_level}, predict_levels(product, no_level, target)}};
   for (int64_t levels = 1; levels <= strassen_most_levels; ++levels) {
-    const int64_t parts = int64_t{1} << levels, block = parts * target.lanes(f32);
-    if (product.inputs % block != 0 || product.outputs % block != 0) break;
-    const int64_t blocks = parts * parts, weights = product.inputs * product.outputs * f32.bytes();
-    if (weights / blocks * (strassen_points(levels) - blocks) > most_added_bytes) break;
+    const int64_t elements =
+        strassen_points(levels) * block_of(product.inputs, levels, target) * block_of(product.outputs, levels, target);
+    if ((elements - product.inputs * product.outputs) * f32.bytes() > most_added_bytes) break;
     const double cost = predict_levels(product, levels, target);
     if (context.allows(strassen, {levels}) && cost <= worst_share * candidates[0].cost)
       candidates.push_back({{levels}, cost});
@@ -129,10 +138,15 @@ Graph choose_strassen(const Graph& graph, const PassContext& context) {
     const int64_t levels =
         context.decide(graph, {number}, strassen, candidates, fastest_way(candidates, least_share)).at(0);
     if (levels == no_level) return no_value;
-    const NDArray matrix = matrix_of(weight, *product), scale = strassen_scale(matrix, levels);
-    const ValueId sums = copy.to().add_constant(node.name + ".strassen", strassen_weight(matrix, scale, levels)),
-                  sizes = copy.to().add_constant(node.name + ".scale", scale);
-    return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums, sizes},
+    const int64_t parts = int64_t{1} << levels;
+    const NDArray matrix = matrix_of(weight, *product, parts * block_of(product->inputs, levels, target),
+                                     parts * block_of(product->outputs, levels, target));
+    const NDArray scales = strassen_scale(matrix, levels);
+    NDArray scale(f32, {product->outputs});
+    std::copy_n(static_cast<const float*>(scales.data()), product->outputs, static_cast<float*>(scale.data()));
+    const ValueId sums = copy.to().add_constant(node.name + ".strassen", strassen_weight(matrix, scales, levels)),
+                  of_columns = copy.to().add_constant(node.name + ".scale", scale);
+    return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums, of_columns},
                     attributes_of({{"levels", levels}, {"axis", product->axis}}))[0];
   });
 }

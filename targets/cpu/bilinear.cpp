@@ -60,7 +60,7 @@ std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
                 inputs = of_data.extent(of_data.spatial().back()), outputs = of_product.extent(axes.back()),
                 reduced = of_product.extent(of_product.reduce().at(0));
   if (tiles < 1 || inputs < 1 || outputs < 1) return std::nullopt;
-  const int64_t column_blocks = channels / outputs, side = of_columns.extent(column_axes.at(column_axes.size() - 2));
+  const int64_t column_blocks = divide_up(channels, outputs), side = of_columns.extent(column_axes.at(column_axes.size() - 2));
   const bool is_strassen = column_blocks > 1;
   return Sizes{.points = of_product.extent(axes.at(0)) * of_product.extent(axes.at(1)),
                .tiles = tiles,
@@ -304,7 +304,7 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   }
   LoopRef of_columns = loops[channels];
   if (sizes->column_blocks > 1) {
-    const auto parts = schedule.split(of_columns, {sizes->column_blocks, std::nullopt});
+    const auto parts = schedule.split(of_columns, {std::nullopt, sizes->outputs});
     inner.push_back(parts[0]);
     of_columns = parts[1];
   }

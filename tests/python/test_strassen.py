@@ -55,6 +55,8 @@ def is_close(actual, expected) -> bool:
         ((1, 19, 63, 512), (512, 512), False),
         ((1, 512, 45, 47), (512, 384, 512), True),
         ((2, 512, 31, 33), (512, 512), True),
+        ((1, 1024, 600), (600, 728, 600), False),
+        ((1, 728, 32, 33), (728, 600), True),
     ],
 )
 def test_against_onnxruntime(shape, widths, is_image):
@@ -74,13 +76,42 @@ def test_is_a_choice():
     assert tw.compare(fast, plain, inputs=feed).ok
 
 
-def test_columns_of_different_size_keep_plain_sums():
-    """The small half of the columns would be rounded as the large half is."""
-    model, feed = network((1, 2048, 512), (512, 512), scale=lambda n: np.where(np.arange(n) < n // 2, 1e-4, 1))
+def test_columns_are_rounded_by_their_own_size():
+    """And not by that of the columns which they are summed with; the last ones are zeros."""
+    size = np.float32([1e-4, 1, 1e3, 0]).repeat(128)
+    model, feed = network((1, 2048, 512), (512, 512), scale=lambda _: size)
     executable = tw.compile(tw.load(model), threads=2)
-    assert not count_strassen(executable)
+    assert count_strassen(executable)
     (actual,) = executable.run(feed).values()
-    assert is_close(actual[..., :256], expected_of(model, feed)[..., :256])
+    expected = expected_of(model, feed)
+    for columns in np.split(np.arange(512), 4):
+        assert is_close(actual[..., columns], expected[..., columns])
+
+
+@pytest.mark.parametrize("is_image", [False, True])
+def test_rows_are_rounded_by_their_own_size(is_image):
+    """And not by that of a neighbour: networks of text have tokens that are a thousand times as large as others."""
+    model, feed = network((1, 512, 32, 32) if is_image else (1, 1024, 512), (512, 512), is_image, lambda _: 1e-3)
+    rows = feed["x"].reshape(512, 1024).T if is_image else feed["x"][0]
+    rows *= np.float32(10) ** np.random.default_rng(4).integers(-20, 20, (1024, 1))
+    rows[[5, 77]] = 0
+    executable = tw.compile(tw.load(model), threads=2)
+    assert count_strassen(executable)
+    actual, expected = next(iter(executable.run(feed).values())), expected_of(model, feed)
+    for got, wanted in zip(*(y.reshape(512, 1024).T if is_image else y[0] for y in (actual, expected)), strict=True):
+        assert is_close(got, wanted)
+
+
+@pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf])
+def test_what_is_not_a_number_stays_in_its_row(what):
+    model, feed = network((1, 1025, 512), (512, 512))
+    executable = tw.compile(tw.load(model), threads=2)
+    assert count_strassen(executable)
+    expected = next(iter(executable.run(feed).values()))[0]
+    feed["x"][0, 6, 100] = what
+    actual = next(iter(executable.run(feed).values()))[0]
+    assert np.isnan(actual[6]).all()
+    assert is_close(np.delete(actual, 6, 0), np.delete(expected, 6, 0))
 
 
 def test_images_of_a_batch_do_not_meet():

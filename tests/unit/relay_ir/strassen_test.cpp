@@ -104,6 +104,7 @@ TEST(Strassen, LargeProductsTakeLevels) {
   EXPECT_EQ(levels_of(product_by(1024, ones({768, 768})), two_narrow_cores()), 2);
   EXPECT_EQ(levels_of(product_by(784, ones({384, 1536})), two_narrow_cores()), 2);
   EXPECT_EQ(levels_of(product_by(196, ones({384, 1536})), two_narrow_cores()), 1);
+  EXPECT_EQ(levels_of(product_by(1024, ones({760, 728})), two_narrow_cores()), 2);
   EXPECT_EQ(levels_of(product_by(1024, ones({768, 768})), two_narrow_cores(), Precision::bf16), 0);
 }
 
@@ -117,7 +118,6 @@ TEST(Strassen, LargeWeightsGrowLittle) {
 TEST(Strassen, SmallProductsStay) {
   EXPECT_EQ(levels_of(product_by(3136, ones({64, 64})), two_narrow_cores()), 0);
   EXPECT_EQ(levels_of(product_by(16, ones({768, 768})), two_narrow_cores()), 0);
-  EXPECT_EQ(levels_of(product_by(1024, ones({760, 768})), two_narrow_cores()), 0);
 }
 
 TEST(Strassen, WeightsWithoutValueStay) {
@@ -169,22 +169,25 @@ void expect_right_product(const SmallProduct& p) {
   for (const int64_t levels : {1, 2}) {
     const int64_t parts = int64_t{1} << levels;
     const NDArray& weight = *graph.values[graph.nodes[0].inputs[1]].constant;
-    NDArray matrix(f32, {p.inputs, p.outputs});
+    const auto filled_up = [&](int64_t width) { return (width + parts - 1) / parts * parts; };
+    NDArray matrix(f32, {filled_up(p.inputs), filled_up(p.outputs)}), sizes(f32, {p.outputs});
+    std::fill_n(static_cast<float*>(matrix.data()), matrix.size(), 0.0f);
     for (int64_t i = 0; i < p.inputs; ++i)
       for (int64_t o = 0; o < p.outputs; ++o)
-        matrix.set_float(i * p.outputs + o, weight.get_float(p.is_image ? o * p.inputs + i : i * p.outputs + o));
-    ASSERT_EQ(p.inputs % parts, 0);
+        matrix.set_float(i * filled_up(p.outputs) + o,
+                         weight.get_float(p.is_image ? o * p.inputs + i : i * p.outputs + o));
+    const NDArray scale = strassen_scale(matrix, levels);
+    for (int64_t o = 0; o < p.outputs; ++o) sizes.set_float(o, scale.get_float(o));
     // The graph with the product in its stead.
     GraphCopy copy(graph);
     const Graph fast = copy.rewrite([&](const Node& node) {
       if (&node != &graph.nodes[0]) return no_value;
-      const NDArray scale = strassen_scale(matrix, levels);
       const ValueId sums = copy.to().add_constant("sums", strassen_weight(matrix, scale, levels)),
-                    sizes = copy.to().add_constant("sizes", scale);
+                    of_columns = copy.to().add_constant("sizes", sizes);
       NodeAttributes attributes;
       attributes.set("levels", levels);
       attributes.set("axis", int64_t{p.is_image ? 1 : -1});
-      return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums, sizes}, attributes)[0];
+      return copy.add(node, "strassen_product", {copy[node.inputs[0]], sums, of_columns}, attributes)[0];
     });
     CompileOptions options;
     options.threads = p.threads;
@@ -209,8 +212,10 @@ TEST(Strassen, IsRightForBatchesAndResiduals) {
     if (!tw::test::is_sanitized || threads == 3) expect_right_product({{3, 2, 5}, 128, 64, false, true, threads});
 }
 
-// Widths that vectors do not divide.
+// Widths that vectors do not divide, nor blocks.
 TEST(Strassen, IsRightForAnyWidth) {
+  expect_right_product({{1, 9}, 67, 65});
+  expect_right_product({{1, 3, 5}, 33, 70, true, true});
   expect_right_product({{1, 9}, 20, 36});
   expect_right_product({{1, 9}, 20, 64});
   expect_right_product({{1, 3, 5}, 12, 40, true});
