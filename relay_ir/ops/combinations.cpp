@@ -28,4 +28,28 @@ Expr row_times(const std::vector<std::vector<double>>& matrix, const Expr& row,
   return result;
 }
 
+te::Indices joined(std::initializer_list<te::Indices> parts) {
+  te::Indices all;
+  for (const te::Indices& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+te::Indices TileCount::extents() const {
+  return is_by_image() ? te::Indices{images_, tiles_} : te::Indices{images_ * tiles_};
+}
+
+te::Indices TileCount::number(const Expr& image, const Expr& tile) const {
+  return is_by_image() ? te::Indices{image, tile} : te::Indices{image * tiles_ + tile};
+}
+
+te::Indices TileCount::number(const te::Indices& stage, size_t first) const {
+  const auto begin = stage.begin() + static_cast<std::ptrdiff_t>(first);
+  return {begin, begin + static_cast<std::ptrdiff_t>(axes())};
+}
+
+std::pair<Expr, Expr> TileCount::place(const te::Indices& stage, size_t first) const {
+  if (is_by_image()) return {stage[first], stage[first + 1]};
+  return {floor_div(stage[first], tiles_), floor_mod(stage[first], tiles_)};
+}
+
 }  // namespace tw::relay

@@ -55,11 +55,9 @@ OpDef strassen_product_op() {
   op.doc =
       "x times a matrix, along the axis, by Strassen's algorithm.  weight is [7^levels, k / 2^levels, o / 2^levels]: "
       "sums of the matrix's blocks, filled up with zeros, whose columns are divided by scale, f32[o].  Rows are the "
-      "positions along all axes "
-      "but the first and this one; 2^levels neighbours are of different blocks.  A row that is much smaller than one "
-      "of "
-      "these is scaled by a power of two while it is summed, so that it is rounded by its own size.  A row with "
-      "infinity or NaN makes a row of NaN, and no other.  Computes in f32.";
+      "positions along all axes but the first and this one; 2^levels neighbours are of different blocks.  A row much "
+      "smaller than one of these is scaled by a power of two while it is summed, so that it is rounded by its own "
+      "size.  A row with infinity or NaN makes a row of NaN, and no other.  Computes in f32.";
   op.input_names = {"x", "weight", "scale"};
   op.attributes = {{"levels", 1, false, "1 or 2: how often blocks are split"},
                    {"axis", -1, false, "1 or the last one"}};
@@ -103,7 +101,10 @@ OpDef strassen_product_op() {
     const Expr inputs = w.shape()[1], outputs = w.shape()[2];
     std::vector<Expr> of_rows(shape.begin() + 1, shape.end());
     of_rows.erase(of_rows.begin() + (axis - 1));
-    const Expr rows = product_of(of_rows), tiles = floor_div(rows + (parts - 1), parts);
+    const Expr rows = product_of(of_rows);
+    const TileCount tiles(shape[0], floor_div(rows + (parts - 1), parts));
+    const te::Indices counts = tiles.extents();
+    const size_t axes = tiles.axes();
 
     // A tile is a row of each block of rows, a block of channels one of each of theirs: of two at each level.
     const auto number = [&](const Expr& outer, const Expr& inner) { return levels == 2 ? outer * 2 + inner : outer; };
@@ -111,69 +112,73 @@ OpDef strassen_product_op() {
     const auto inner_of = [&](const Expr& n) { return levels == 2 ? floor_mod(n, 2) : Expr(0); };
 
     // The element of a row of a tile.  Rows of a tile that reaches over the end are zeros.
-    const auto element = [&](const Expr& tile, const Expr& of_tile, const Expr& channel, const Expr& is_used) {
-      const Expr row = floor_mod(tile, tiles) * parts + of_tile;
+    const auto element = [&](const std::pair<Expr, Expr>& place, const Expr& of_tile, const Expr& channel,
+                             const Expr& is_used) {
+      const Expr row = place.second * parts + of_tile;
       te::Indices index = unflatten_index(row, of_rows);
-      index.insert(index.begin(), floor_div(tile, tiles));
+      index.insert(index.begin(), place.first);
       index.insert(index.begin() + axis, channel);
       Expr is_there = row < rows;
       if (!is_const_int(inputs * parts, as_int(x.shape()[axis]).value()))
         is_there = is_there && channel < x.shape()[axis];
       return load(x.buffer(), index, is_used.is_defined() ? is_there && is_used : is_there);
     };
-    const te::Tensor exponent = te::reduce("bilinear_exponent", {shape[0] * tiles, Expr(parts)}, {x.shape()[axis]},
+    const te::Tensor exponent = te::reduce("bilinear_exponent", joined({counts, {Expr(parts)}}), {x.shape()[axis]},
                                            te::Combiner::max, {x}, [&](const te::Indices& s, const te::Indices& r) {
-                                             return binary(BinaryOp::bit_and, bits_of(element(s[0], s[1], r[0], {})),
-                                                           int_imm(i32, exponent_bits));
+                                             const Expr bits = bits_of(element(tiles.place(s, 0), s[axes], r[0], {}));
+                                             return binary(BinaryOp::bit_and, bits, int_imm(i32, exponent_bits));
                                            });
     const te::Tensor row_scale =
-        te::compute("bilinear_scale", {shape[0] * tiles, Expr(parts)}, {exponent}, [&](const te::Indices& s) {
+        te::compute("bilinear_scale", joined({counts, {Expr(parts)}}), {exponent}, [&](const te::Indices& s) {
           std::vector<Expr> of_tile;
-          for (int64_t r = 0; r < parts; ++r) of_tile.push_back(exponent({s[0], Expr(r)}));
+          for (int64_t r = 0; r < parts; ++r) of_tile.push_back(exponent(joined({tiles.number(s, 0), {Expr(r)}})));
           return scale_of(exponent(s), of_tile);
         });
 
     // Sums of blocks, level by level.
     const te::Tensor half = te::compute(
-        "bilinear_rows", {shape[0] * tiles, inputs, Expr(outer_points), Expr(inner_blocks)}, {x, row_scale},
+        "bilinear_rows", joined({counts, {inputs, Expr(outer_points), Expr(inner_blocks)}}), {x, row_scale},
         [&](const te::Indices& s) {
-          return row_times(first.data, s[2], [&](size_t block) {
+          return row_times(first.data, s[axes + 1], [&](size_t block) {
             const Expr outer_row = static_cast<int64_t>(block / 2), outer_column = static_cast<int64_t>(block % 2);
-            const Expr of_tile = number(outer_row, floor_div(s[3], 2));
-            const Expr channel = number(outer_column, floor_mod(s[3], 2)) * inputs + s[1];
-            const Expr scale = row_scale({s[0], of_tile});
-            return element(s[0], of_tile, channel, is_finite(bits_of(scale))) * reciprocal_of(scale);
+            const Expr of_tile = number(outer_row, floor_div(s[axes + 2], 2));
+            const Expr channel = number(outer_column, floor_mod(s[axes + 2], 2)) * inputs + s[axes];
+            const Expr scale = row_scale(joined({tiles.number(s, 0), {of_tile}}));
+            return element(tiles.place(s, 0), of_tile, channel, is_finite(bits_of(scale))) * reciprocal_of(scale);
           });
         });
-    const te::Tensor data = te::compute(
-        "bilinear_data", {Expr(outer_points), Expr(inner_points), shape[0] * tiles, inputs}, {half},
-        [&](const te::Indices& s) {
-          return row_times(second.data, s[1],
-                           [&](size_t block) { return half({s[2], s[3], s[0], Expr(static_cast<int64_t>(block))}); });
-        });
-    const te::Tensor product =
-        te::reduce("bilinear_product", {Expr(outer_points), Expr(inner_points), shape[0] * tiles, outputs}, {inputs},
-                   te::Combiner::sum, {data, w}, [&](const te::Indices& s, const te::Indices& r) {
-                     return data({s[0], s[1], s[2], r[0]}) * w({s[0] * inner_points + s[1], r[0], s[3]});
-                   });
-    const te::Tensor part =
-        te::compute("bilinear_columns", {shape[0] * tiles, outputs, Expr(int64_t{4}), Expr(inner_points)}, {product},
+    const te::Tensor data =
+        te::compute("bilinear_data", joined({{Expr(outer_points), Expr(inner_points)}, counts, {inputs}}), {half},
                     [&](const te::Indices& s) {
-                      return row_times(first.output, s[2], [&](size_t point) {
-                        return product({Expr(static_cast<int64_t>(point)), s[3], s[0], s[1]});
+                      return row_times(second.data, s[1], [&](size_t block) {
+                        return half(joined({tiles.number(s, 2), {s.back(), s[0], Expr(static_cast<int64_t>(block))}}));
                       });
                     });
+    const te::Tensor product =
+        te::reduce("bilinear_product", joined({{Expr(outer_points), Expr(inner_points)}, counts, {outputs}}), {inputs},
+                   te::Combiner::sum, {data, w}, [&](const te::Indices& s, const te::Indices& r) {
+                     return data(joined({{s[0], s[1]}, tiles.number(s, 2), {r[0]}})) *
+                            w({s[0] * inner_points + s[1], r[0], s.back()});
+                   });
+    const te::Tensor part = te::compute(
+        "bilinear_columns", joined({counts, {outputs, Expr(int64_t{4}), Expr(inner_points)}}), {product},
+        [&](const te::Indices& s) {
+          return row_times(first.output, s[axes + 1], [&](size_t point) {
+            return product(joined({{Expr(static_cast<int64_t>(point)), s[axes + 2]}, tiles.number(s, 0), {s[axes]}}));
+          });
+        });
     return {te::compute("bilinear_result", shape, {part, row_scale, column_scale}, [&](const te::Indices& s) {
       Expr row = 0;
       for (int d = 1, r = 0; d < x.rank(); ++d)
         if (d != axis) row = row * of_rows[r++] + s[d];
       const Expr of_tile = floor_mod(row, parts), block = floor_div(s[axis], outputs);
-      const Expr tile = s[0] * tiles + floor_div(row, parts);
+      const te::Indices tile = tiles.number(s[0], floor_div(row, parts));
       const Expr scaled = row_times(second.output, inner_of(of_tile) * 2 + inner_of(block), [&](size_t point) {
-        return part({tile, floor_mod(s[axis], outputs), outer_of(of_tile) * 2 + outer_of(block),
-                     Expr(static_cast<int64_t>(point))});
+        return part(joined({tile,
+                            {floor_mod(s[axis], outputs), outer_of(of_tile) * 2 + outer_of(block),
+                             Expr(static_cast<int64_t>(point))}}));
       });
-      return scaled * column_scale({s[axis]}) * row_scale({tile, of_tile});
+      return scaled * column_scale({s[axis]}) * row_scale(joined({tile, {of_tile}}));
     })};
   };
   const NodeAttributes of_images = attributes_of({{"axis", 1}});

@@ -90,23 +90,12 @@ OpDef winograd_conv_op() {
     const auto input_of = [&](const Expr& output, const Expr& own) {  // its group's
       return groups == 1 ? own : floor_div(output, floor_div(outputs, groups)) * reduced + own;
     };
-    // Tiles are counted over the whole batch, but image by image where only a run knows how many images there are: then
-    // the last tile of each is known.
-    const bool is_by_image = !as_int(out[0]);
-    const te::Indices counts = is_by_image ? te::Indices{out[0], tiles} : te::Indices{out[0] * tiles};
-    const size_t axes = counts.size();
-    const auto joined = [](std::initializer_list<te::Indices> parts) {
-      te::Indices all;
-      for (const te::Indices& part : parts) all.insert(all.end(), part.begin(), part.end());
-      return all;
-    };
-    // The number of a tile among the indices of a stage, from this one on.
-    const auto number = [&](const te::Indices& s, size_t from) {
-      return te::Indices(s.begin() + static_cast<std::ptrdiff_t>(from),
-                         s.begin() + static_cast<std::ptrdiff_t>(from + axes));
-    };
+    const TileCount count(out[0], tiles);
+    const te::Indices counts = count.extents();
+    const size_t axes = count.axes();
     const auto place = [&](const te::Indices& tile) {  // its image, row, column, and the phases of both
-      if (!is_by_image) return unflatten_index(tile[0], {out[0], rows, Expr(dilation), columns, Expr(dilation)});
+      if (!count.is_by_image())
+        return unflatten_index(tile[0], {out[0], rows, Expr(dilation), columns, Expr(dilation)});
       return joined({{tile[0]}, unflatten_index(tile[1], {rows, Expr(dilation), columns, Expr(dilation)})});
     };
 
@@ -122,7 +111,7 @@ OpDef winograd_conv_op() {
     // Bᵀ d, then (Bᵀ d) B.
     const te::Tensor half = te::compute(
         "bilinear_rows", joined({counts, {inputs, Expr(size), Expr(size)}}), {padded}, [&](const te::Indices& s) {
-          const te::Indices at = place(number(s, 0));
+          const te::Indices at = place(count.number(s, 0));
           return row_times(transform.input, s[axes + 1], [&](size_t i) {
             return padded({at[0], s[axes], (at[1] * step + static_cast<int64_t>(i)) * dilation + at[2],
                            (at[3] * step + s[axes + 2]) * dilation + at[4]});
@@ -131,20 +120,20 @@ OpDef winograd_conv_op() {
     const te::Tensor data = te::compute(
         "bilinear_data", joined({{Expr(size), Expr(size)}, counts, {inputs}}), {half}, [&](const te::Indices& s) {
           return row_times(transform.input, s[1], [&](size_t j) {
-            return half(joined({number(s, 2), {s.back(), s[0], Expr(static_cast<int64_t>(j))}}));
+            return half(joined({count.number(s, 2), {s.back(), s[0], Expr(static_cast<int64_t>(j))}}));
           });
         });
     const te::Tensor product =
         te::reduce("bilinear_product", joined({{Expr(size), Expr(size)}, counts, {outputs}}), {reduced},
                    te::Combiner::sum, {data, w}, [&](const te::Indices& s, const te::Indices& r) {
-                     return data(joined({{s[0], s[1]}, number(s, 2), {input_of(s.back(), r[0])}})) *
+                     return data(joined({{s[0], s[1]}, count.number(s, 2), {input_of(s.back(), r[0])}})) *
                             w({s[0] * size + s[1], r[0], s.back()});
                    });
     // Aᵀ M, then (Aᵀ M) A, where each element of the output finds its tile.
     const te::Tensor part = te::compute(
         "bilinear_columns", joined({counts, {outputs, Expr(m), Expr(size)}}), {product}, [&](const te::Indices& s) {
           return row_times(transform.output, s[axes + 1], [&](size_t i) {
-            return product(joined({{Expr(static_cast<int64_t>(i)), s[axes + 2]}, number(s, 0), {s[axes]}}));
+            return product(joined({{Expr(static_cast<int64_t>(i)), s[axes + 2]}, count.number(s, 0), {s[axes]}}));
           });
         });
     return {te::compute("bilinear_result", out, {part}, [&](const te::Indices& s) {
@@ -153,8 +142,8 @@ OpDef winograd_conv_op() {
       };
       const auto within = [&](const Expr& at) { return floor_mod(floor_div(at, dilation), m); };
       const Expr row = number_along(s[2]), column = number_along(s[3]);
-      const te::Indices tile = is_by_image
-                                   ? te::Indices{s[0], row * (columns * dilation) + column}
+      const te::Indices tile = count.is_by_image()
+                                   ? count.number(s[0], row * (columns * dilation) + column)
                                    : te::Indices{(s[0] * (rows * dilation) + row) * (columns * dilation) + column};
       return row_times(transform.output, within(s[3]), [&](size_t j) {
         return part(joined({tile, {s[1], within(s[2]), Expr(static_cast<int64_t>(j))}}));

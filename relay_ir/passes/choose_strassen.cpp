@@ -16,6 +16,7 @@
 #include "relay_ir/pass.h"
 #include "relay_ir/strassen.h"
 #include "tensor_ir/parallel.h"
+#include "tensor_ir/structural.h"
 
 namespace tw::relay {
 namespace {
@@ -40,18 +41,22 @@ std::optional<RowsTimesWeight> match_product(const Graph& graph, const Node& nod
   if (!node.attributes.get_string("result").empty()) return std::nullopt;  // of small elements
   const NDArray& weight = *graph.values[node.inputs[1]].constant;
   const TensorType &x = graph.values[node.inputs[0]].type, &y = graph.values[node.outputs[0]].type;
-  const auto shape = static_shape(x);
-  if (weight.dtype() != f32 || x.dtype != f32 || !shape || x.rank() < 3 || y.rank() != x.rank()) return std::nullopt;
+  if (weight.dtype() != f32 || x.dtype != f32 || x.rank() < 3 || y.rank() != x.rank()) return std::nullopt;
+  // Of one image there may be few rows in a run where their number is open.
+  if (!std::all_of(x.shape.begin() + 1, x.shape.end(), [](const Expr& e) { return as_int(e).has_value(); }))
+    return std::nullopt;
+  const Shape shape = typical_shape(x);
   const int axis = form->has_window ? 1 : x.rank() - 1;
   if (weight.rank() != (form->has_window ? x.rank() : 2)) return std::nullopt;
   if (form->data_axis != axis || form->result_axis != axis) return std::nullopt;
   const auto uses = axes_of(graph, node)[0];
   for (int d = 0; d < x.rank(); ++d) {
     if (d == axis) continue;
-    if (!is_const_int(y.shape[d], (*shape)[d]) || (!uses[d].is_same(d) && (*shape)[d] != 1)) return std::nullopt;
+    if (!structural_equal(y.shape[d], x.shape[d]) || (!uses[d].is_same(d) && !is_const_int(x.shape[d], 1)))
+      return std::nullopt;
   }
   const auto outputs = as_int(y.shape[axis]);
-  const int64_t images = shape->front(), inputs = (*shape)[axis], elements = element_count(*shape);
+  const int64_t images = shape.front(), inputs = shape[axis], elements = element_count(shape);
   if (elements == 0 || weight.size() != inputs * outputs.value()) return std::nullopt;
   return RowsTimesWeight{axis, form->filter_axis == 0, images, elements / images / inputs, inputs, *outputs};
 }

@@ -60,7 +60,8 @@ std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
                 inputs = of_data.extent(of_data.spatial().back()), outputs = of_product.extent(axes.back()),
                 reduced = of_product.extent(of_product.reduce().at(0));
   if (tiles < 1 || inputs < 1 || outputs < 1) return std::nullopt;
-  const int64_t column_blocks = divide_up(channels, outputs), side = of_columns.extent(column_axes.at(column_axes.size() - 2));
+  const int64_t column_blocks = divide_up(channels, outputs),
+                side = of_columns.extent(column_axes.at(column_axes.size() - 2));
   const bool is_strassen = column_blocks > 1;
   return Sizes{.points = of_product.extent(axes.at(0)) * of_product.extent(axes.at(1)),
                .tiles = tiles,
@@ -208,25 +209,38 @@ void block_channels(Schedule& schedule, int64_t lanes) {
                             {{n, c, h, w}, {n, floor_div(c, lanes), h, w, floor_mod(c, lanes)}});
 }
 
-// The exponents of a tile's rows, right before their scales.
-void schedule_scales(Schedule& schedule, const LoopRef* block_loop, int lanes) {
+// The exponents of a tile's rows, and their scales.  Returns the loop over tiles.
+LoopRef schedule_scales(Schedule& schedule, const LoopRef* block_loop, int lanes) {
   if (block_loop) schedule.compute_at(scales, *block_loop);
-  const LoopRef tile = own_loop(schedule, scales, analyse(schedule.node(scales)).spatial()[0]);
-  schedule.compute_at(exponents, tile);
+  std::vector<LoopRef> tiles;
+  for (const Var& v : analyse(schedule.node(scales)).spatial()) tiles.push_back(own_loop(schedule, scales, v));
+  tiles.pop_back();  // a tile's rows
+  schedule.compute_at(exponents, tiles.back());
   set_scope_of(schedule, exponents, Scope::stack);
-  reduce_in_lanes(schedule, exponents, own_loop(schedule, exponents, analyse(schedule.node(exponents)).spatial()[1]),
-                  lanes);
-  if (!block_loop) share_out(schedule, tile);
+  const Var row = analyse(schedule.node(exponents)).spatial().back();
+  reduce_in_lanes(schedule, exponents, own_loop(schedule, exponents, row), lanes);
+  return schedule.fuse(tiles);
 }
 
+// Tile by tile, right behind its scales where there are some.
 void schedule_data(Schedule& schedule, const LoopRef* block_loop, int lanes) {
   if (block_loop) schedule.compute_at(data, *block_loop);
+  std::vector<LoopRef> tasks;
+  if (has_block(schedule, scales)) {
+    if (block_loop) schedule.compute_at(rows, *block_loop);
+    tasks.push_back(schedule_scales(schedule, block_loop, lanes));
+    for (const BlockRef& stage : {rows, data}) schedule.reverse_compute_at(stage, tasks.back());
+  }
   const std::vector<Var> axes = analyse(schedule.node(data)).spatial();
   const LoopRef xi = own_loop(schedule, data, axes[0]), nu = own_loop(schedule, data, axes[1]);
   const auto channel = schedule.split(own_loop(schedule, data, axes.back()), {std::nullopt, lanes});
-  std::vector<LoopRef> tasks = tiles_of(schedule, data, axes);
-  tasks.push_back(channel[0]);
-  schedule.reorder(in_order(tasks, xi, nu, channel[1]));
+  if (tasks.empty()) {
+    tasks = tiles_of(schedule, data, axes);
+    tasks.push_back(channel[0]);
+    schedule.reorder(in_order(tasks, xi, nu, channel[1]));
+  } else {
+    schedule.reorder({channel[0], xi, nu, channel[1]});
+  }
   schedule.compute_at(rows, channel[0]);
   set_scope_of(schedule, rows, Scope::register_);
   vectorize_below(schedule, rows, channel[0], axes.size() - 3, lanes);
@@ -332,7 +346,6 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   schedule.set_scope(products, Scope::stack);
   pack_weights(schedule, panel);
   schedule_data(schedule, is_local ? &t[0] : nullptr, lanes);
-  if (has_scales) schedule_scales(schedule, is_local ? &t[0] : nullptr, lanes);
   if (is_local) schedule.set_scope(written_by(schedule, data)->name, Scope::stack);
   if (is_local && has_scales) set_scope_of(schedule, scales, Scope::stack);
   for (const LoopRef& loop : inner) schedule.unroll(loop);
