@@ -1,8 +1,8 @@
 // Large products of rows and known weights by Strassen's algorithm, where it is decided so: by analysis where it is
 // predicted to be faster.  Each level multiplies an eighth less.
 //
-//   matmul(x, w), conv(x, w) of windows of 1   ⇒   strassen_product(x, sums of w's blocks, scale of w's columns)
-//   {levels}
+//   matmul(x, w), conv(x, w) of windows of 1
+//     ⇒   strassen_product(x, sums of w's blocks, scale of w's columns) {levels}
 //
 // The sums are 7/4 times the size of the weights a level.  Where there are few rows they are used faster than memory
 // brings them: there fewer levels or the plain product are faster, and the process stays small.
@@ -42,13 +42,13 @@ std::optional<RowsTimesWeight> match_product(const Graph& graph, const Node& nod
   const NDArray& weight = *graph.values[node.inputs[1]].constant;
   const TensorType &x = graph.values[node.inputs[0]].type, &y = graph.values[node.outputs[0]].type;
   if (weight.dtype() != f32 || x.dtype != f32 || x.rank() < 3 || y.rank() != x.rank()) return std::nullopt;
-  // Of one image there may be few rows in a run where their number is open.
-  if (!std::all_of(x.shape.begin() + 1, x.shape.end(), [](const Expr& e) { return as_int(e).has_value(); }))
-    return std::nullopt;
   const Shape shape = typical_shape(x);
   const int axis = form->has_window ? 1 : x.rank() - 1;
   if (weight.rank() != (form->has_window ? x.rank() : 2)) return std::nullopt;
-  if (form->data_axis != axis || form->result_axis != axis) return std::nullopt;
+  if (form->data_axis != axis || form->result_axis != axis || !as_int(x.shape[axis])) return std::nullopt;
+  // Maps are of some size in all runs, but of a text there may be one row.
+  const auto is_open = [](const Expr& e) { return !as_int(e); };
+  if (axis != 1 && std::any_of(x.shape.begin() + 1, x.shape.end(), is_open)) return std::nullopt;
   const auto uses = axes_of(graph, node)[0];
   for (int d = 0; d < x.rank(); ++d) {
     if (d == axis) continue;

@@ -125,7 +125,28 @@ def test_images_of_a_batch_do_not_meet():
     assert np.isnan(actual[0]).all() and (actual[1] == expected[1]).all()
 
 
+@pytest.mark.parametrize("is_map_open", [False, True])
+@pytest.mark.parametrize(("shape", "widths"), [((1, 512, 31, 33), (512, 600)), ((1, 600, 32, 32), (600, 512, 512))])
+def test_open_images(shape, widths, is_map_open):
+    """As many of them as there are in a run, and as large."""
+    model = onnx.load_model_from_string(network(shape, widths, is_image=True)[0])
+    for tensor in [*model.graph.input, *model.graph.output]:
+        dims = tensor.type.tensor_type.shape.dim
+        dims[0].dim_param = "batch"
+        if is_map_open:
+            dims[2].dim_param, dims[3].dim_param = "height", "width"
+    model = model.SerializeToString()
+    executable = tw.compile(tw.load(model), threads=2)
+    assert count_strassen(executable) == len(widths) - 1
+    for batch, height, width in ((1, *shape[2:]), (2, *shape[2:]), (5, *shape[2:]), (3, 1, 1), (2, 9, 6), (1, 40, 45)):
+        if is_map_open or (height, width) == shape[2:]:
+            image = np.random.default_rng(batch).standard_normal((batch, shape[1], height, width)).astype(np.float32)
+            (actual,) = executable.run({"x": image}).values()
+            assert is_close(actual, expected_of(model, {"x": image}))
+
+
 def test_open_rows_keep_plain_sums():
+    """There may be one row in a run."""
     model = onnx.load_model_from_string(network((1, 2048, 512), (512, 512))[0])
     for tensor in [*model.graph.input, *model.graph.output]:
         tensor.type.tensor_type.shape.dim[1].dim_param = "tokens"
