@@ -61,10 +61,17 @@ std::optional<RowsTimesWeight> match_product(const Graph& graph, const Node& nod
   return RowsTimesWeight{axis, form->filter_axis == 0, images, elements / images / inputs, inputs, *outputs};
 }
 
-// Of a block along one axis: vectors, so that blocks of a width that these do not divide end with zeros.
-int64_t block_of(int64_t width, int64_t levels, const Target& target) {
-  const int64_t parts = int64_t{1} << levels, lanes = target.lanes(f32);
-  return levels == 0 ? width : (width + parts * lanes - 1) / (parts * lanes) * lanes;
+// Extents of a block, so that blocks of widths that these do not divide end with zeros: whole vectors, and as many
+// columns as register tiles divide, which have two vectors where registers are few.
+struct Block {
+  int64_t inputs, outputs;
+};
+
+Block block_of(const RowsTimesWeight& product, int64_t levels, const Target& target) {
+  if (levels == 0) return {product.inputs, product.outputs};
+  const int64_t parts = int64_t{1} << levels, lanes = target.lanes(f32), side = target.vector_registers < 32 ? 2 : 1;
+  const auto filled_up = [](int64_t width, int64_t unit) { return (width + unit - 1) / unit * unit; };
+  return {filled_up(product.inputs, parts * lanes) / parts, filled_up(product.outputs, parts * side * lanes) / parts};
 }
 
 // [inputs, outputs], filled up with zeros.
@@ -91,8 +98,8 @@ double predict_levels(const RowsTimesWeight& p, int64_t levels, const Target& ta
   constexpr double per_level = 0.03;  // of the products' time: loops are shorter, and weights are read from farther
   const double workers = std::max(1, target.threads), lanes = target.lanes(f32);
   const int64_t parts = int64_t{1} << levels, points = strassen_points(levels);
-  const int64_t tiles = p.images * ((p.rows + parts - 1) / parts), inputs = block_of(p.inputs, levels, target),
-                outputs = block_of(p.outputs, levels, target);
+  const int64_t tiles = p.images * ((p.rows + parts - 1) / parts);
+  const auto [inputs, outputs] = block_of(p, levels, target);
   const double vectors = static_cast<double>(points * inputs * outputs) / lanes;
   const double products =
       static_cast<double>(tiles) * vectors / target.fma_ports / workers * (1 + per_level * static_cast<double>(levels));
@@ -116,8 +123,8 @@ std::vector<Candidate> admissible_levels(const RowsTimesWeight& product, const N
   const Target& target = context.target;
   std::vector<Candidate> candidates{{{no_level}, predict_levels(product, no_level, target)}};
   for (int64_t levels = 1; levels <= strassen_most_levels; ++levels) {
-    const int64_t elements =
-        strassen_points(levels) * block_of(product.inputs, levels, target) * block_of(product.outputs, levels, target);
+    const Block block = block_of(product, levels, target);
+    const int64_t elements = strassen_points(levels) * block.inputs * block.outputs;
     if ((elements - product.inputs * product.outputs) * f32.bytes() > most_added_bytes) break;
     const double cost = predict_levels(product, levels, target);
     if (context.allows(strassen, {levels}) && cost <= worst_share * candidates[0].cost)
@@ -144,8 +151,8 @@ Graph choose_strassen(const Graph& graph, const PassContext& context) {
         context.decide(graph, {number}, strassen, candidates, fastest_way(candidates, least_share)).at(0);
     if (levels == no_level) return no_value;
     const int64_t parts = int64_t{1} << levels;
-    const NDArray matrix = matrix_of(weight, *product, parts * block_of(product->inputs, levels, target),
-                                     parts * block_of(product->outputs, levels, target));
+    const Block block = block_of(*product, levels, target);
+    const NDArray matrix = matrix_of(weight, *product, parts * block.inputs, parts * block.outputs);
     const NDArray scales = strassen_scale(matrix, levels);
     NDArray scale(f32, {product->outputs});
     std::copy_n(static_cast<const float*>(scales.data()), product->outputs, static_cast<float*>(scale.data()));
