@@ -494,8 +494,8 @@ def compile(
     and stores f32.
     `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
     rounding error of at most 5e-5 of its output's magnitude.  `strassen`: whether products and 1×1 convolutions of f32
-    by weights may go by Strassen's algorithm where that is faster; each result rounds about twice as much as its plain
-    sum, and the weights are 7/4 or 49/16 times as large, by 16 MB at most.  `in_place`: output → input, such as
+    by weights may go by Strassen's algorithm where that is faster; each result rounds two to four times as much as its
+    plain sum, and the weights are 7/4 or 49/16 times as large, by 16 MB at most.  `in_place`: output → input, such as
     {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements,
     TensorScatter, GroupQueryAttention or a te.update changes in it; what cannot be done so is refused.  `db`: a
     database of tuned schedules and choices of the network (tw.tune); what it has no record of for exactly this target
