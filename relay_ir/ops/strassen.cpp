@@ -6,6 +6,7 @@
 
 #include "relay_ir/ops/combinations.h"
 #include "relay_ir/ops/common.h"
+#include "relay_ir/ops/narrow.h"
 
 namespace tw::relay {
 namespace {
@@ -13,13 +14,6 @@ namespace {
 enum StrassenInput { rows_input, sums_input, scale_input };
 
 constexpr int64_t exponent_bits = 0x7f800000, one_exponent = 1 << 23;  // of f32; all of them: infinity or NaN
-
-Expr bits_of(const Expr& x) {
-  return make_expr<Call>(i32, Intrinsic::reinterpret, std::vector<Expr>{x});
-}
-Expr float_of(const Expr& bits) {
-  return make_expr<Call>(f32, Intrinsic::reinterpret, std::vector<Expr>{bits});
-}
 
 Expr is_finite(const Expr& exponent) {
   return exponent < int_imm(i32, exponent_bits);
@@ -31,11 +25,13 @@ Expr scale_of(const Expr& exponent, const std::vector<Expr>& all) {
   for (const Expr& e : all) largest = max(largest, select(is_finite(e), e, int_imm(i32, 0)));
   const Expr own = select(exponent < largest - int_imm(i32, one_exponent), exponent, largest);
   const Expr bounded = max(min(own, int_imm(i32, exponent_bits - 2 * one_exponent)), int_imm(i32, one_exponent));
-  return select(is_finite(exponent), float_of(bounded), float_imm(f32, std::numeric_limits<double>::quiet_NaN()));
+  return select(is_finite(exponent), with_same_bits(bounded, f32),
+                float_imm(f32, std::numeric_limits<double>::quiet_NaN()));
 }
 // 0 of NaN.
 Expr reciprocal_of(const Expr& scale) {
-  return float_of(max(int_imm(i32, exponent_bits - one_exponent) - bits_of(scale), int_imm(i32, 0)));
+  const Expr bits = int_imm(i32, exponent_bits - one_exponent) - with_same_bits(scale, i32);
+  return with_same_bits(max(bits, int_imm(i32, 0)), f32);
 }
 
 AxisUses strassen_axes(const OpCall& c) {
@@ -125,7 +121,8 @@ OpDef strassen_product_op() {
     };
     const te::Tensor exponent = te::reduce("bilinear_exponent", joined({counts, {Expr(parts)}}), {x.shape()[axis]},
                                            te::Combiner::max, {x}, [&](const te::Indices& s, const te::Indices& r) {
-                                             const Expr bits = bits_of(element(tiles.place(s, 0), s[axes], r[0], {}));
+                                             const Expr bits =
+                                                 with_same_bits(element(tiles.place(s, 0), s[axes], r[0], {}), i32);
                                              return binary(BinaryOp::bit_and, bits, int_imm(i32, exponent_bits));
                                            });
     const te::Tensor row_scale =
@@ -144,7 +141,8 @@ OpDef strassen_product_op() {
             const Expr of_tile = number(outer_row, floor_div(s[axes + 2], 2));
             const Expr channel = number(outer_column, floor_mod(s[axes + 2], 2)) * inputs + s[axes];
             const Expr scale = row_scale(joined({tiles.number(s, 0), {of_tile}}));
-            return element(tiles.place(s, 0), of_tile, channel, is_finite(bits_of(scale))) * reciprocal_of(scale);
+            return element(tiles.place(s, 0), of_tile, channel, is_finite(with_same_bits(scale, i32))) *
+                   reciprocal_of(scale);
           });
         });
     const te::Tensor data =

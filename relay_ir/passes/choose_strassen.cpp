@@ -8,7 +8,7 @@
 // brings them: there fewer levels or the plain product are faster, and the process stays small.
 //
 // Rows that are summed are neighbours in one image or one sequence: no row of one image meets one of another.  Rows and
-// columns are scaled to one size before they are summed: else a sum's rounding would be that of the largest of them.
+// columns much smaller than what they are summed with are scaled for it: a sum is rounded as its largest term is.
 #include <algorithm>
 #include <cmath>
 

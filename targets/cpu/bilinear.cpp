@@ -11,7 +11,7 @@
 //   }
 //
 // Strassen's blocks of rows are interleaved, so that a tile is some neighbours; its blocks of columns are outermost, so
-// that a tile has a panel in each of them.  A block's rows are first looked through for their scales.
+// that a tile has a panel in each of them.  A tile's rows are looked through for their scales before they are summed.
 #include <algorithm>
 #include <map>
 #include <numeric>
