@@ -111,6 +111,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     schedule.unroll(keys[1]);
     schedule.vectorize(keys[2]);
   } else {
+    inline_keys(schedule);
     schedule.compute_at(scores, row);
     set_scope_of(schedule, scores, Scope::stack);
     dot_products(schedule, row, lanes);

@@ -88,6 +88,7 @@ int64_t tiles_of_block(int64_t queries, int64_t rows) {
 
 void schedule_one_query(Schedule& schedule, const Output& output, const Extents& extents, int lanes,
                         const Target& target) {
+  inline_keys(schedule);
   const Access keys = analyse(schedule.node(scores)).reads.at(1);
   const BlockRef scored = finish_scores(schedule, Scope::stack);
   const BlockRef out = schedule.cache_write(mixed, written_by(schedule, mixed)->name, Scope::register_);

@@ -45,6 +45,14 @@ BlockRef reduce_in_registers(Schedule& schedule, const BlockRef& block, const Lo
   return partial;
 }
 
+// The block that makes the keys, where they are a part of something else or lie in another order.
+std::optional<BlockRef> find_move_of_keys(const Schedule& schedule) {
+  const Buffer keys = analyse(schedule.node(scores)).reads.at(1).buffer;
+  for (const BlockRef& block : schedule.blocks())
+    if (!is_stage(block) && written_by(schedule, block) == keys) return block;
+  return std::nullopt;
+}
+
 }  // namespace
 
 void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops) {
@@ -52,10 +60,15 @@ void unroll_all(Schedule& schedule, const std::vector<LoopRef>& loops) {
 }
 
 void inline_moves(Schedule& schedule) {
+  const std::optional<BlockRef> of_keys = find_move_of_keys(schedule);
   for (const BlockRef& block : schedule.blocks()) {
     const bool is_last = block == schedule.blocks().back();
-    if (!is_last && (!is_stage(block) || block == result)) schedule.compute_inline(block);
+    if (!is_last && block != of_keys && (!is_stage(block) || block == result)) schedule.compute_inline(block);
   }
+}
+
+void inline_keys(Schedule& schedule) {
+  if (const auto move = find_move_of_keys(schedule)) schedule.compute_inline(*move);
 }
 
 Extents extents_of(const Schedule& schedule) {
@@ -157,7 +170,10 @@ BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
     }
   }
   map.to.insert(map.to.end(), {floor_div(of_key, width), of_element, floor_mod(of_key, width)});
-  return pack_copy(schedule, scores, read, scope, map);
+  const std::optional<BlockRef> move = find_move_of_keys(schedule);
+  const BlockRef copy = pack_copy(schedule, scores, read, scope, map);
+  if (move) schedule.compute_inline(*move);
+  return copy;
 }
 
 void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes) {

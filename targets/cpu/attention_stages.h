@@ -39,7 +39,9 @@ struct TileChoice {
 Tile decide_tile(Schedule& schedule, const Extents& extents, const TileChoice& choice, int lanes, const Target& target);
 
 // Transposes and slices of the operands become indices of the stages, and those of the result indices of the last one.
+// Those of k wait for pack_keys, whose panels begin with the first key, or for inline_keys.
 void inline_moves(Schedule& schedule);
+void inline_keys(Schedule& schedule);
 
 // How the last block, which reads what `source` writes, runs over the result.
 struct Output {
