@@ -112,6 +112,7 @@ class KernelCodegen {
   llvm::Value* load_strided(const Load& l, const Ramp& index, int64_t stride);
   llvm::Value* look_up(const Load& l);
   llvm::Value* load_gather(const Load& l);
+  llvm::Value* zeros(llvm::Type* type);
   llvm::Value* load_scalar(const Buffer& buffer, DType dtype, const Expr& index, llvm::Value* predicate);
   llvm::Value* load_words(const Load& first, DType words);
   void emit_store(const Store& s);

@@ -292,14 +292,30 @@ llvm::Value* KernelCodegen::look_up(const Load& l) {
   return llvm::concatenateVectors(builder_, parts);
 }
 
+// Lanes that only the run knows to be masked read zeros: machines that gather no elements of this width would take a
+// branch for each of them.
 llvm::Value* KernelCodegen::load_gather(const Load& l) {
   llvm::Type* type = memory_type_of(l.dtype);
   llvm::Value* mask = l.predicate.is_defined() ? splat(emit(l.predicate), l.dtype.lanes) : nullptr;
   if (llvm::Value* found = look_up(l))
     return mask ? builder_.CreateSelect(mask, found, llvm::Constant::getNullValue(type)) : found;
-  auto* value = builder_.CreateMaskedGather(type, addresses(l.buffer, l.indices[0]), llvm::Align(l.dtype.bytes()), mask,
+  llvm::Value* at = addresses(l.buffer, l.indices[0]);
+  if (mask && !llvm::isa<llvm::Constant>(mask)) {
+    at = builder_.CreateSelect(mask, at, splat(zeros(type->getScalarType()), l.dtype.lanes));
+    mask = nullptr;
+  }
+  auto* value = builder_.CreateMaskedGather(type, at, llvm::Align(l.dtype.bytes()), mask,
                                             mask ? llvm::Constant::getNullValue(type) : nullptr);
   return from_memory(value, l.dtype);
+}
+
+// Memory for an element or a vector of this type, all zeros, that is only read.
+llvm::Value* KernelCodegen::zeros(llvm::Type* type) {
+  const std::string name = "zeros." + std::to_string(type->getPrimitiveSizeInBits());
+  return module_.getOrInsertGlobal(name, type, [&] {
+    return new llvm::GlobalVariable(module_, type, true, llvm::GlobalValue::PrivateLinkage,
+                                    llvm::Constant::getNullValue(type), name);
+  });
 }
 
 // ---------------------------------------------------------------------------------------------------------------

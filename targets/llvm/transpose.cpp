@@ -198,24 +198,27 @@ size_t KernelCodegen::load_columns(const std::vector<Stmt>& statements, size_t f
   return count * period;
 }
 
-// What `first` reads, and the `count - 1` columns beside it; nothing where its mask is not a constant.
+// What `first` reads, and the `count - 1` columns beside it.  A row that only the run knows to be masked is read from
+// zeros then: a choice of addresses costs less than a branch, or a lane after the other.
 std::vector<llvm::Value*> KernelCodegen::load_transposed(const Load& first, size_t count) {
   const Ramp& index = *first.indices[0].as<Ramp>();
   const int lanes = first.dtype.lanes;
-  llvm::Value* predicate = first.predicate.is_defined() ? splat(emit(first.predicate), lanes) : nullptr;
-  const auto* mask = predicate ? llvm::dyn_cast<llvm::Constant>(predicate) : nullptr;
-  if (predicate && !mask) return {};
+  llvm::Value* mask = first.predicate.is_defined() ? emit(first.predicate) : nullptr;
   auto* type = llvm::FixedVectorType::get(memory_type_of(first.dtype.element()), static_cast<unsigned>(count));
   const auto width = static_cast<int>(std::bit_ceil(count)),
              height = static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes)));
   std::vector<llvm::Value*> rows;
   for (int r = 0; r < height; ++r) {
-    const auto* is_read = mask && r < lanes ? mask->getAggregateElement(static_cast<unsigned>(r)) : nullptr;
-    llvm::Value* row = llvm::Constant::getNullValue(type);
-    if (r >= lanes) {
-      row = llvm::PoisonValue::get(type);
-    } else if (!is_read || is_read->isAllOnesValue()) {
-      row = make_load(type, address(first.buffer, index.base + Expr(r) * index.stride), first.buffer);
+    llvm::Value* row = llvm::PoisonValue::get(type);
+    if (r < lanes) {
+      llvm::Value* is_read = mask && mask->getType()->isVectorTy() ? builder_.CreateExtractElement(mask, r) : mask;
+      const auto* known = llvm::dyn_cast_or_null<llvm::Constant>(is_read);
+      row = llvm::Constant::getNullValue(type);
+      if (!known || known->isOneValue()) {
+        Address at = address(first.buffer, index.base + Expr(r) * index.stride);
+        if (is_read && !known) at.pointer = builder_.CreateSelect(is_read, at.pointer, zeros(type));
+        row = make_load(type, at, first.buffer);
+      }
     }
     if (width != static_cast<int>(count)) row = resized(row, width);
     rows.push_back(row);

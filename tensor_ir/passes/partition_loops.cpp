@@ -171,15 +171,34 @@ void for_each_guard(const Stmt& s, const std::function<void(const Expr& guard)>&
       });
 }
 
-// Stores as vectors, copied out as unrolled loops will be.
-int64_t count_stores(const Stmt& s) {
-  if (s.kind() == NodeKind::Store) return 1;
+// Whether lanes of a vector load elements that do not lie side by side.
+bool is_strided(const Load& load, const Var& lane) {
+  return std::ranges::any_of(load.indices, [&](const Expr& index) {
+    Linear linear;
+    linear.add_sum(index, 1);
+    return std::ranges::any_of(linear.terms, [&](const auto& term) {
+      return uses_var(term.first, lane) && !(term.first.is_same(lane) && term.second == 1);
+    });
+  });
+}
+
+// Stores as vectors, copied out as unrolled loops will be.  A strided load, which is put together from its elements or
+// from rows, is as much code as two more.
+int64_t count_stores(const Stmt& s, const Var& lane = Var()) {
   int64_t count = 0;
-  for_each_child(s, [](const Expr&) {}, [&](const Stmt& child) { count += count_stores(child); });
-  if (const auto* loop = s.as<For>()) {
+  if (s.kind() == NodeKind::Store) {
+    count = 1;
+    if (lane.is_defined()) visit(s, [&](const Load& load) { count += is_strided(load, lane) ? 2 : 0; });
+    return count;
+  }
+  const auto* loop = s.as<For>();
+  const bool is_vector = loop && loop->loop_kind == LoopKind::vectorized;
+  for_each_child(
+      s, [](const Expr&) {}, [&](const Stmt& child) { count += count_stores(child, is_vector ? loop->var : lane); });
+  if (loop) {
     const int64_t extent = as_int(loop->extent).value_or(1);
     if (loop->loop_kind == LoopKind::unrolled) count *= std::max<int64_t>(1, extent);
-    if (loop->loop_kind == LoopKind::vectorized) count *= std::max<int64_t>(1, extent / 16);
+    if (is_vector) count *= std::max<int64_t>(1, extent / 16);
   }
   return count;
 }

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import tilewright as tw
@@ -166,6 +167,21 @@ def test_schedules(name):
     nodes, shape, constants = SCHEDULES[name]
     sizes = [[n if dim == "n" else dim for dim in shape] for n in (1, 2, 5, 16, 37)]
     check(*compiled(nodes, shape, constants), sizes)
+
+
+@pytest.mark.parametrize("shape", [["n", "m"], [21, "m"], ["n", 21]])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool"])
+def test_columns_that_only_some_rows_have(dtype, shape):
+    """Parts that are transposed where they meet.  Code for each number of rows and each element once took a minute."""
+    nodes = [("Transpose", [name], [name + "t"]) for name in "xz"]
+    nodes += [("Concat", ["xt", "zt", "xt"], ["y"], {"axis": 0})]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    model = model_of(nodes, [value(name, shape, kind) for name in "xz"], [value("y", None, kind)], {}, opset=18)
+    executable, rng = tw.compile(model), np.random.default_rng(0)
+    for n, m in [(1, 1), (3, 70), (16, 17), (63, 31), (65, 129)]:
+        sizes = [{"n": n, "m": m}.get(size, size) for size in shape]
+        x, z = (rng.integers(0, 2 if dtype == "bool" else 99, sizes).astype(dtype) for _ in "xz")
+        np.testing.assert_array_equal(executable.run({"x": x, "z": z})["y"], np.concatenate([x.T, z.T, x.T]))
 
 
 @pytest.mark.parametrize(
