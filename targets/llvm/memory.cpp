@@ -56,19 +56,26 @@ KernelCodegen::Address KernelCodegen::address(const Buffer& buffer, const Expr& 
   Linear linear;
   decompose(index, buffer->dtype.bytes(), linear);
   // Outermost first: partial sums that a loop does not change come out of it.
-  std::stable_sort(linear.terms.begin(), linear.terms.end(),
-                   [&](const auto& a, const auto& b) { return depth_of(a.first) < depth_of(b.first); });
+  std::ranges::stable_sort(linear.terms, {}, [&](const auto& term) { return depth_of(term.first); });
   llvm::Value* pointer = found->second;
   int64_t alignment = alignment_of(buffer);
-  for (const auto& [atom, coefficient] : linear.terms) {
-    if (coefficient == 0) continue;
+  const auto add = [&](const auto& term) {
+    const auto& [atom, coefficient] = term;
+    if (coefficient == 0) return;
     llvm::Value* value = emit(atom);
     if (value->getType() != builder_.getInt64Ty()) value = emit_cast(value, atom.dtype(), i64);
     llvm::Value* offset =
         coefficient == 1 ? value : builder_.CreateMul(value, builder_.getInt64(coefficient), "", false, true);
     pointer = builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
     alignment = std::gcd(alignment, coefficient);
-  }
+  };
+  // LLVM's strength reduction tries sums of all terms it sees, which takes longer than everything else where they are
+  // many: what loops around the innermost one make of the address, it takes as one value.
+  const auto inner =
+      std::ranges::find_if(linear.terms, [&](const auto& term) { return depth_of(term.first) >= depth_; });
+  std::for_each(linear.terms.begin(), inner, add);
+  if (inner != linear.terms.begin() && depth_of(inner[-1].first) > 0) pointer = builder_.CreateFreeze(pointer);
+  std::for_each(inner, linear.terms.end(), add);
   if (linear.constant != 0) {
     pointer = builder_.CreateGEP(builder_.getInt8Ty(), pointer, builder_.getInt64(linear.constant));
     alignment = std::gcd(alignment, linear.constant);
