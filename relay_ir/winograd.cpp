@@ -93,12 +93,14 @@ const WinogradTransform& winograd_transform(int64_t tile, int64_t stride) {
 // Filters of some output channels side by side, so that the transformed ones are written in whole lines of the cache.
 NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform, int jobs) {
   constexpr int64_t lanes = 16;
-  const int64_t outputs = weight.shape()[0], inputs = weight.shape()[1];
+  const int64_t outputs = weight.shape()[0], slices = weight.rank() == 5 ? weight.shape()[2] : 1,
+                inputs = weight.shape()[1] * slices;
   const int size = transform.size();
   NDArray result(f32, {size * size, inputs, outputs});
   auto* to = static_cast<float*>(result.data());
   const auto* from = static_cast<const float*>(weight.data());
   const auto transform_lanes = [&](int64_t i, int64_t first, int64_t count) {
+    const int64_t row = i % slices * weight.shape()[1] + i / slices;
     double g[9][lanes] = {}, half[9][3][lanes] = {};
     for (int64_t l = 0; l < count; ++l)
       for (int k = 0; k < 9; ++k) g[k][l] = from[((first + l) * inputs + i) * 9 + k];
@@ -111,7 +113,7 @@ NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transfor
         double u[lanes] = {};
         for (int k = 0; k < 3; ++k)
           for (int64_t l = 0; l < lanes; ++l) u[l] += half[r][k][l] * transform.weight[c][k];
-        float* line = to + ((r * size + c) * inputs + i) * outputs + first;
+        float* line = to + ((r * size + c) * inputs + row) * outputs + first;
         for (int64_t l = 0; l < count; ++l) line[l] = static_cast<float>(u[l]);
       }
     }
@@ -125,7 +127,7 @@ NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transfor
 
 double winograd_error(const NDArray& weight, const WinogradTransform& transform) {
   constexpr int64_t tested_outputs = 16, tested_tiles = 2;
-  const int64_t outputs = weight.shape()[0], inputs = weight.shape()[1];
+  const int64_t outputs = weight.shape()[0], inputs = weight.size() / (9 * outputs);  // of all slices
   const int64_t step = std::max<int64_t>(1, outputs / tested_outputs), tested = (outputs + step - 1) / step;
   const size_t size = transform.size(), points = size * size, tile = transform.tile, stride = transform.stride;
   NDArray sample(f32, {tested, inputs, 3, 3});

@@ -25,8 +25,8 @@ struct WinogradTransform {
 // m: 2 (points 0, ±1; with stride 2: 0, 1) or 4 (points 0, ±1, ±2; with stride 2: 0, ±1, 2).  stride: 1 or 2.
 const WinogradTransform& winograd_transform(int64_t tile, int64_t stride = 1);
 
-// f32[outputs, inputs, 3, 3] → f32[size², inputs, outputs], computed in double precision.  `jobs`: threads; 0: one a
-// core.
+// f32[outputs, inputs, 3, 3] → f32[size², inputs, outputs], computed in double precision.  Of three dimensions
+// f32[outputs, inputs, slices, 3, 3] → f32[size², slices · inputs, outputs].  `jobs`: threads; 0: one a core.
 NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transform, int jobs = 0);
 
 // The largest error of an f32 convolution by this transform on seeded normal data, against the direct sum in double

@@ -20,9 +20,11 @@ te::Indices joined(std::initializer_list<te::Indices> parts);
 // there are: then the last tile of each is known.
 class TileCount {
  public:
-  TileCount(Expr images, Expr tiles) : images_(std::move(images)), tiles_(std::move(tiles)) {}  // tiles of an image
+  // tiles: of an image.
+  TileCount(const Expr& images, Expr tiles, bool is_by_image = false)
+      : images_(images), tiles_(std::move(tiles)), is_by_image_(is_by_image || !as_int(images)) {}
 
-  bool is_by_image() const { return !as_int(images_); }
+  bool is_by_image() const { return is_by_image_; }
   te::Indices extents() const;
   size_t axes() const { return is_by_image() ? 2 : 1; }
   te::Indices number(const Expr& image, const Expr& tile) const;
@@ -32,6 +34,7 @@ class TileCount {
 
  private:
   Expr images_, tiles_;
+  bool is_by_image_;
 };
 
 }  // namespace tw::relay

@@ -3,6 +3,8 @@
 //
 //   conv(x, w, pads, stride, dilation)   ⇒   winograd_conv(x, G w Gᵀ, pads, stride, dilation, tile)
 //
+// Of three dimensions those that take each slice, and in which the window has 3×3 elements in a slice.
+//
 // Where the target multiplies operands of fewer bits faster than f32, and these are asked for, the direct sum is of
 // them: the filtering, which stays in f32, has more to beat.
 //
@@ -24,8 +26,11 @@ constexpr double largest_error = 5e-5;   // of the output's magnitude
 constexpr int64_t direct = 0;            // a choice beside the tiles
 
 struct Shape3x3 {
-  int64_t batch, inputs, outputs, rows, columns;  // of the output map; inputs of a group
+  int64_t images, inputs, outputs, rows, columns;  // of the output map, slices as images; inputs of a group
+  int64_t slices;                                  // of the window
   int64_t stride, dilation, groups;
+
+  int64_t summed() const { return slices * inputs; }
 };
 
 std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
@@ -33,17 +38,28 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   if (!form || form->filter_axis != 0 || !graph.is_constant(node.inputs[1])) return std::nullopt;
   if (!node.attributes.get_string("result").empty()) return std::nullopt;  // of small elements
   const NDArray& weight = *graph.values[node.inputs[1]].constant;
-  if (weight.dtype() != f32 || weight.rank() != 4) return std::nullopt;
+  const int rank = weight.rank();
+  if (weight.dtype() != f32 || (rank != 4 && rank != 5)) return std::nullopt;
   const auto uses = axes_of(graph, node)[0];
+  const AxisUse &row = uses[rank - 2], &first = uses[2];
   const auto is_of_three = [&](const AxisUse& use) {
-    return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == uses[2].stride &&
-           use.dilation == uses[2].dilation && (use.stride == 1 || (use.stride == 2 && use.dilation == 1));
+    return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == row.stride &&
+           use.dilation == row.dilation && (use.stride == 1 || (use.stride == 2 && use.dilation == 1));
   };
-  if (!std::all_of(uses.begin() + 2, uses.end(), is_of_three)) return std::nullopt;
-  const TensorType& type = graph.values[node.outputs[0]].type;
-  const Shape out = typical_shape(type);
-  return Shape3x3{out[0], weight.shape()[1], weight.shape()[0], out[2],
-                  out[3], uses[2].stride,    uses[2].dilation,  form->groups};
+  if (!std::all_of(uses.end() - 2, uses.end(), is_of_three)) return std::nullopt;
+  const bool has_slices = rank == 5;
+  const bool is_every_slice = first.kind == AxisUse::Kind::window && first.stride == 1 && first.dilation == 1;
+  if (has_slices && !first.is_same(2) && !is_every_slice) return std::nullopt;
+  const Shape out = typical_shape(graph.values[node.outputs[0]].type);
+  return Shape3x3{.images = has_slices ? out[0] * out[2] : out[0],
+                  .inputs = weight.shape()[1],
+                  .outputs = weight.shape()[0],
+                  .rows = out[rank - 2],
+                  .columns = out[rank - 1],
+                  .slices = has_slices ? weight.shape()[2] : 1,
+                  .stride = row.stride,
+                  .dilation = row.dilation,
+                  .groups = form->groups};
 }
 
 // Cycles, by the large terms, of all workers together: work divides among them.
@@ -52,7 +68,7 @@ double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Targe
   // Whatever a cache could hold of one layer, the other layers' weights come in between: each run reads them from
   // memory.  `bytes`: for an input channel and an output channel.
   const auto weight_cycles = [&](double bytes) {
-    return bytes * s.inputs * s.outputs / std::min(target.memory_rate, workers * target.core_memory_rate);
+    return bytes * s.summed() * s.outputs / std::min(target.memory_rate, workers * target.core_memory_rate);
   };
   const double direct_bytes = 9.0 * storage_of(of_direct).bytes();
   if (tile == direct) {
@@ -60,17 +76,17 @@ double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Targe
     const auto elements = [&](int64_t size) {
       return 1.0 + 2.0 * static_cast<double>(std::max<int64_t>(0, size - s.dilation)) / static_cast<double>(size);
     };
-    const double products = (s.dilation == 1 ? 9.0 : elements(s.rows) * elements(s.columns)) * s.batch * s.rows *
-                            s.columns * s.inputs * s.outputs / product_rate(of_direct, target);
+    const double products = (s.dilation == 1 ? 9.0 : elements(s.rows) * elements(s.columns)) * s.images * s.rows *
+                            s.columns * s.summed() * s.outputs / product_rate(of_direct, target);
     return std::max(products / target.lanes(f32) / ports / workers, weight_cycles(direct_bytes));
   }
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto vectors = [&](int64_t channels) { return static_cast<double>(divide_up(channels, target.lanes(f32))); };
   const double size = winograd_transform(tile, s.stride).size(), points = size * size, bytes = points * f32.bytes();
   const auto tiles_along = [&](int64_t size) { return s.dilation * divide_up(size, tile * s.dilation); };
-  const double tiles = static_cast<double>(s.batch * tiles_along(s.rows) * tiles_along(s.columns));
+  const double tiles = static_cast<double>(s.images * tiles_along(s.rows) * tiles_along(s.columns));
   // Register tiles of few rows wait for their loads.
-  const double products = points * tiles * s.inputs * vectors(s.outputs) / ports * std::max(1.0, 6.0 / tiles);
+  const double products = points * tiles * s.summed() * vectors(s.outputs) / ports * std::max(1.0, 6.0 / tiles);
   // A load, a store, and on average 3 multiply-adds each for rows and columns.
   const double transforms = points * tiles * (vectors(s.groups * s.inputs) + vectors(s.outputs)) * (2.0 + 6.0 / ports);
   // What is added to the weights is also loaded once more at the start and stays: it has to save its own reading.
@@ -116,16 +132,17 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     const int64_t tile = context.decide(graph, {i}, winograd, candidates[i], fastest_way(candidates[i])).at(0);
     if (tile == direct) return no_value;
     std::vector<int64_t> pads = node.attributes.get_ints("pads");
-    if (pads.empty()) pads.assign(4, 0);
-    const AxisUse use = axes_of(graph, node)[0][2];
-    const ValueId constant = copy.to().add_constant(
-        node.name + ".winograd",
-        winograd_weight(*graph.values[node.inputs[1]].constant, winograd_transform(tile, use.stride)));
+    const NDArray& weight = *graph.values[node.inputs[1]].constant;
+    if (pads.empty()) pads.assign(2 * (weight.rank() - 2), 0);
+    const AxisUse use = axes_of(graph, node)[0].back();
+    const ValueId constant =
+        copy.to().add_constant(node.name + ".winograd", winograd_weight(weight, winograd_transform(tile, use.stride)));
     return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant},
                     attributes_of({{"tile", tile},
                                    {"pads", pads},
                                    {"dilation", use.dilation},
                                    {"stride", use.stride},
+                                   {"slices", weight.rank() == 5 ? weight.shape()[2] : 1},
                                    {"groups", linear_of(graph, node)->groups}}))[0];
   });
 }

@@ -29,9 +29,10 @@ const BlockRef padded{"bilinear_pad"}, exponents{"bilinear_exponent"}, scales{"b
 struct Sizes {
   int64_t points;                  // products a tile, each of inputs by outputs
   int64_t tiles, inputs, outputs;  // of open maps as many tiles as usual
-  int64_t reduced;                 // inputs that a product is a sum over: those of a group
+  int64_t reduced;                 // inputs that a product is a sum over: those of a group, of all slices
   int64_t together;                // neighbouring outputs that read the same inputs by weights of the same block
-  bool is_open_batch;              // the tiles are of one image
+  int64_t slices;                  // of the window, whose data are tiles some way on
+  bool is_by_image;                // the tiles are of one image
   std::vector<int64_t> tile;       // its extents along the result's rows: their axes, or all of these as one
   int64_t dilation;                // of rows of a tile: those between are of other tiles
   int64_t column_blocks;           // of the result, each of as many channels as outputs
@@ -56,21 +57,29 @@ std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
   const BlockAnalysis of_data = analyse(schedule.node(data)), of_product = analyse(schedule.node(product)),
                       of_columns = analyse(schedule.node(columns));
   const std::vector<Var> axes = of_product.spatial(), column_axes = of_columns.spatial();
+  const std::vector<Var> summed = of_product.reduce();
   const int64_t tiles = of_product.typical_extent(axes.at(axes.size() - 2)),
                 inputs = of_data.extent(of_data.spatial().back()), outputs = of_product.extent(axes.back()),
-                reduced = of_product.extent(of_product.reduce().at(0));
+                reduced = of_product.extent(summed.back()),
+                slices = summed.size() > 1 ? of_product.extent(summed.front()) : 1;
   if (tiles < 1 || inputs < 1 || outputs < 1) return std::nullopt;
   const int64_t column_blocks = divide_up(channels, outputs),
                 side = of_columns.extent(column_axes.at(column_axes.size() - 2));
   const bool is_strassen = column_blocks > 1;
+  std::vector<int64_t> tile{column_blocks};
+  if (!is_strassen) {
+    tile.assign(analyse(schedule.node(finished)).spatial().size() - 2, side);
+    if (tile.size() == 3) tile[0] = 1;
+  }
   return Sizes{.points = of_product.extent(axes.at(0)) * of_product.extent(axes.at(1)),
                .tiles = tiles,
                .inputs = inputs,
                .outputs = outputs,
-               .reduced = reduced,
+               .reduced = slices * reduced,
                .together = outputs * reduced / inputs,
-               .is_open_batch = axes.size() > 4,
-               .tile = is_strassen ? std::vector{column_blocks} : std::vector{side, side},
+               .slices = slices,
+               .is_by_image = axes.size() > 4,
+               .tile = tile,
                .dilation = is_strassen ? 1 : dilation_of(schedule),
                .column_blocks = column_blocks,
                .sums = is_strassen ? 1.5 : 6};
@@ -160,7 +169,7 @@ Blocking decide_blocking(Schedule& schedule, const Sizes& s, const Target& targe
                     data_bytes = 4 * points * tiles * s.inputs;
       if (product_bytes > target.l2.bytes / 2 && tiles > tile.rows) break;
       for (const bool is_local : {true, false}) {
-        if (is_local && product_bytes + data_bytes > target.l2.bytes * 3 / 4) continue;
+        if (is_local && (s.slices > 1 || product_bytes + data_bytes > target.l2.bytes * 3 / 4)) continue;
         Blocking blocking{tile, tiles, is_local, 0};
         blocking.cycles = predict_cycles(s, blocking, target);
         blockings.push_back(blocking);
@@ -204,9 +213,11 @@ void pack_weights(Schedule& schedule, int64_t panel) {
 
 // Channels of a vector side by side, as the transform takes them: in another layout each load would gather.
 void block_channels(Schedule& schedule, int64_t lanes) {
-  const Var n("n"), c("c"), h("h"), w("w");
-  schedule.transform_layout(written_by(schedule, padded)->name,
-                            {{n, c, h, w}, {n, floor_div(c, lanes), h, w, floor_mod(c, lanes)}});
+  const Buffer buffer = written_by(schedule, padded);
+  IndexMap map = layout_of(buffer->shape.size());
+  for (size_t d = 0; d < map.from.size(); ++d) map.to.push_back(d == 1 ? floor_div(map.from[d], lanes) : map.from[d]);
+  map.to.push_back(floor_mod(map.from[1], lanes));
+  schedule.transform_layout(buffer->name, map);
 }
 
 // The exponents of a tile's rows, and their scales.  Returns the loop over tiles.
@@ -310,6 +321,10 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   }
   const bool is_dilated = sizes->dilation > 1;
   for (size_t d = 0; d < of_rows.size(); ++d) {
+    if (of_rows.size() == 3 && d == 0) {  // slices
+      outer.push_back(of_rows[d]);
+      continue;
+    }
     const auto parts = is_dilated ? schedule.split(of_rows[d], {std::nullopt, sizes->tile[d], sizes->dilation})
                                   : schedule.split(of_rows[d], {std::nullopt, sizes->tile[d]});
     outer.push_back(parts[0]);
@@ -325,11 +340,11 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   const auto k = schedule.split(of_columns, {std::nullopt, blocking.tile.vectors, lanes});
   schedule.reorder(in_order(loops[0], outer, k[0], k[1], inner, k[2]));
   const bool is_local = blocking.is_data_local;
-  if (!sizes->is_open_batch) outer.insert(outer.begin(), loops[0]);
+  if (!sizes->is_by_image) outer.insert(outer.begin(), loops[0]);
   const LoopRef all = as_one(schedule, outer);
   const auto t = schedule.split(all, {std::nullopt, blocking.tiles});
   std::vector<LoopRef> shared;
-  if (sizes->is_open_batch) shared.push_back(loops[0]);
+  if (sizes->is_by_image) shared.push_back(loops[0]);
   if (!is_local) shared.push_back(k[0]);
   shared.push_back(t[0]);
   schedule.reorder(in_order(shared, is_local ? std::optional(k[0]) : std::nullopt, t[1], k[1], inner, k[2]));
@@ -341,7 +356,7 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   }
   schedule.compute_at(columns, k[1]);
   set_scope_of(schedule, columns, Scope::register_);
-  vectorize_below(schedule, columns, k[1], sizes->is_open_batch ? 2 : 1, lanes);
+  vectorize_below(schedule, columns, k[1], sizes->is_by_image ? 2 : 1, lanes);
   schedule_product(schedule, out, panel_loop, blocking.tile, lanes);
   schedule.set_scope(products, Scope::stack);
   pack_weights(schedule, panel);

@@ -86,6 +86,31 @@ def test_open_maps(batch, pads, residual):
             assert np.abs(executable.run(feed)["y"] - expected).max() <= 5e-5 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("slices", [1, 3])
+def test_slices(slices, is_open):
+    """Of video: windows of 3×3×3 elements, and of 3×3 in each slice."""
+    rng = np.random.default_rng(slices)
+    weight = (rng.standard_normal((64, 48, slices, 3, 3)) / np.sqrt(9 * 48 * slices)).astype(np.float32)
+    pads = [slices // 2, 1, 1] * 2
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=pads),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    shape = ["n", 48, "d", "h", "w"] if is_open else [2, 48, 5, 26, 19]
+    graph = helper.make_graph(
+        nodes,
+        "video",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    for sizes in [(1, 1, 2, 3), (2, 5, 26, 19), (3, 2, 9, 40)] if is_open else [(2, 5, 26, 19)]:
+        batch, *of_map = sizes
+        check(model, {"x": rng.standard_normal((batch, 48, *of_map)).astype(np.float32)})
+
+
 @pytest.mark.parametrize("residual", [False, True])
 def test_a_map_of_many_blocks(residual):
     check(*convolution(64, 64, 56, 56, [1, 1, 1, 1], residual=residual))

@@ -145,15 +145,16 @@ LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopR
   const size_t rank = analysis.write.buffer->shape.size(), axis = vector_axis.value_or(analysis.spatial().size() - 1);
   if (vector_axis && axis + 1 < rank) schedule.transform_layout(analysis.write.buffer->name, axis_last(rank, axis));
   std::vector<LoopRef> loops = loops_below(schedule, block, tile);
-  std::rotate(loops.begin(), loops.end() - 1, loops.end());
+  const size_t summed = analysis.reduce().size();
+  std::rotate(loops.begin(), loops.end() - static_cast<std::ptrdiff_t>(summed), loops.end());
   if (steps > 1) {
-    const auto parts = schedule.split(loops[0], {std::nullopt, steps});
-    loops[0] = parts[0];
-    loops.insert(loops.begin() + 1, parts[1]);
+    const auto parts = schedule.split(loops[summed - 1], {std::nullopt, steps});
+    loops[summed - 1] = parts[0];
+    loops.insert(loops.begin() + static_cast<std::ptrdiff_t>(summed), parts[1]);
   }
   schedule.reorder(loops);
-  const LoopRef k = loops[0];
-  const BlockRef init = schedule.decompose_reduction(block, k);
+  const LoopRef k = loops[summed - 1];
+  const BlockRef init = schedule.decompose_reduction(block, loops[0]);
   vectorize_below(schedule, init, tile, axis, lanes);
   vectorize_below(schedule, block, k, axis, lanes);
   return k;

@@ -47,6 +47,26 @@ TEST(Winograd, WeightsAreTransformedAsDefined) {
   }
 }
 
+// The transformed weights of a window's slices come one slice after the other.
+TEST(Winograd, WeightsOfSlicesFollowEachOther) {
+  const int64_t outputs = 2, inputs = 3, slices = 2;
+  NDArray weight(f32, {outputs, inputs, slices, 3, 3});
+  for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, static_cast<double>(i % 7) - 3);
+  const WinogradTransform& transform = winograd_transform(2);
+  const NDArray all = winograd_weight(weight, transform);
+  const int64_t points = transform.size() * transform.size();
+  ASSERT_EQ(all.shape(), (Shape{points, slices * inputs, outputs}));
+  for (int64_t slice = 0; slice < slices; ++slice) {
+    NDArray own(f32, {outputs, inputs, 3, 3});
+    for (int64_t i = 0; i < own.size(); ++i) own.set_float(i, weight.get_float((i / 9 * slices + slice) * 9 + i % 9));
+    const NDArray transformed = winograd_weight(own, transform);
+    for (int64_t p = 0; p < points; ++p)
+      for (int64_t i = 0; i < inputs * outputs; ++i)
+        EXPECT_EQ(all.get_float((p * slices + slice) * inputs * outputs + i),
+                  transformed.get_float(p * inputs * outputs + i));
+  }
+}
+
 // The tile that choose_winograd takes for a 3×3 convolution that keeps channels and map; 0: none, it stays direct.
 int64_t chosen_tile(const Target& target, int64_t channels, int64_t size, int64_t batch = 1,
                     Precision precision = Precision::f32) {
@@ -216,6 +236,7 @@ struct SmallConvolution {
   bool has_residual = false;
   int threads = 2;
   int64_t dilation = 1, groups = 1, stride = 1;
+  int64_t slices = 0, window_slices = 1, slice_pad = 0;  // of maps of three dimensions
 };
 
 // By tiles of either size, which nobody would choose for maps so small, as by the direct sum.
@@ -234,25 +255,42 @@ void expect_right(const SmallConvolution& c) {
     for (const int64_t extent : array.shape()) shape.emplace_back(extent);
     return shape;
   };
+  // Each with its value for slices in front, where there are some.
+  const bool has_slices = c.slices > 0;
+  const auto with_slices = [&](const std::vector<int64_t>& of_rows, int64_t of_slices) {
+    std::vector<int64_t> all;
+    for (size_t i = 0; i < of_rows.size(); ++i) {
+      if (has_slices && i % 2 == 0) all.push_back(of_slices);
+      all.push_back(of_rows[i]);
+    }
+    return all;
+  };
+  const auto shape = [&](int64_t first, int64_t second, const std::vector<int64_t>& of_rows, int64_t of_slices) {
+    Shape all = with_slices(of_rows, of_slices);
+    all.insert(all.begin(), {first, second});
+    return all;
+  };
   const std::vector<int64_t>& pads = c.pads;
-  std::vector<NDArray> arrays = {filled({c.batch, c.inputs, c.rows, c.columns}, 1)};
+  std::vector<NDArray> arrays = {filled(shape(c.batch, c.inputs, {c.rows, c.columns}, c.slices), 1)};
   Graph graph;
   graph.inputs = {graph.add_value("x", TensorType{f32, shape_of(arrays[0])})};
   NodeAttributes attributes;
-  attributes.set("pads", pads);
-  attributes.set("dilations", std::vector<int64_t>{c.dilation, c.dilation});
+  attributes.set("pads", with_slices(pads, c.slice_pad));
+  attributes.set("dilations", with_slices({c.dilation, c.dilation}, 1));
   attributes.set("groups", c.groups);
-  attributes.set("strides", std::vector<int64_t>{c.stride, c.stride});
-  const double scale = 1 / std::sqrt(9.0 * static_cast<double>(c.inputs / c.groups));
-  ValueId value = graph.add_node(
-      "conv", {graph.inputs[0], graph.add_constant("w", filled({c.outputs, c.inputs / c.groups, 3, 3}, scale))},
-      attributes, "c")[0];
-  value = graph.add_node("add", {value, graph.add_constant("b", filled({c.outputs, 1, 1}, 1))}, {}, "biased")[0];
+  attributes.set("strides", with_slices({c.stride, c.stride}, 1));
+  const double scale = 1 / std::sqrt(9.0 * static_cast<double>(c.window_slices * c.inputs / c.groups));
+  const NDArray weight = filled(shape(c.outputs, c.inputs / c.groups, {3, 3}, c.window_slices), scale);
+  ValueId value = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, attributes, "c")[0];
+  Shape of_bias = with_slices({1, 1}, 1);
+  of_bias.insert(of_bias.begin(), c.outputs);
+  value = graph.add_node("add", {value, graph.add_constant("b", filled(of_bias, 1))}, {}, "biased")[0];
   if (c.has_residual) {
     const auto size = [&](int64_t extent, size_t d) {
       return (extent + pads[d] + pads[2 + d] - 2 * c.dilation - 1) / c.stride + 1;
     };
-    arrays.push_back(filled({c.batch, c.outputs, size(c.rows, 0), size(c.columns, 1)}, 1));
+    const int64_t slices = c.slices + 2 * c.slice_pad - c.window_slices + 1;
+    arrays.push_back(filled(shape(c.batch, c.outputs, {size(c.rows, 0), size(c.columns, 1)}, slices), 1));
     graph.inputs.push_back(graph.add_value("r", TensorType{f32, shape_of(arrays[1])}));
     value = graph.add_node("add", {value, graph.inputs[1]}, {}, "sum")[0];
   }
@@ -339,6 +377,25 @@ TEST(Winograd, IsRightForGroups) {
                       .has_residual = true,
                       .dilation = groups == 3 ? 2 : 1,
                       .groups = groups});
+}
+
+// Windows of one slice, of several, and of an even number.
+TEST(Winograd, IsRightForSlices) {
+  for (const int64_t window : {1, 2, 3, 5})
+    for (const int64_t pad : {0, 1})
+      if (!tw::test::is_sanitized || (window == 3 && pad == 1))
+        expect_right({.inputs = window == 3 ? 64 : 32,
+                      .outputs = window == 2 ? 40 : 64,
+                      .rows = 9,
+                      .columns = 14,
+                      .batch = pad + 1,
+                      .has_residual = pad == 1,
+                      .dilation = window == 5 ? 2 : 1,
+                      .groups = window == 3 ? 2 : 1,
+                      .stride = window == 2 ? 2 : 1,
+                      .slices = 6,
+                      .window_slices = window,
+                      .slice_pad = pad});
 }
 
 // Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
