@@ -13,6 +13,7 @@
 // One query a head (decoding): the rows are the query heads that share a head of k; k is read once, so it is not
 // packed: scores are dot products along its rows.  Of many keys: attention_parts.cpp.
 #include <algorithm>
+#include <bit>
 
 #include "targets/cpu/attention_stages.h"
 #include "targets/cpu/contraction/packing.h"
@@ -82,14 +83,17 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
       within = {queries[2]};
     }
   }
-  const auto columns = schedule.split(output.columns, {std::nullopt, tile.columns, lanes});
+  // Vectors no wider than a head: narrow ones are as fast or faster, and none of their lanes are masked.
+  const int column_lanes =
+      static_cast<int>(std::min<int64_t>(lanes, std::bit_ceil(static_cast<uint64_t>(extents.columns))));
+  const auto columns = schedule.split(output.columns, {std::nullopt, tile.columns, column_lanes});
   schedule.reorder(in_order(outer, row_tile, columns[0], within, columns[1], columns[2]));
   const LoopRef task = as_one(schedule, outer);
   const LoopRef row = row_tile.value_or(task);
 
   // Stages to where their consumers are, last first.
   const BlockRef scored = finish_scores(schedule, Scope::register_);
-  tile_in_registers(schedule, mixed, columns[0], lanes);
+  tile_in_registers(schedule, mixed, columns[0], column_lanes);
   unroll_all(schedule, within);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);

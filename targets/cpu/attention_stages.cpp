@@ -90,10 +90,11 @@ Tile decide_tile(Schedule& schedule, const Extents& e, const TileChoice& choice,
   const int64_t rows = e.queries > 1 ? e.queries : e.group;
   const int64_t column_vectors = divide_up(e.columns, lanes), key_vectors = divide_up(e.keys, lanes);
   // Keys and values have the second cache to themselves: three quarters of it, where other sweeps count on half.
-  const Sweep sweep{.swept_bytes = e.keys * (e.size + e.columns) * f32.bytes() * 2 / 3};
+  Sweep sweep{.swept_bytes = e.keys * (e.size + e.columns) * f32.bytes() * 2 / 3};
   // One step an iteration: the loop's own instructions take part of its time.
   constexpr double loop_cycles = 1;
   const auto cost = [&](const RegisterTile& tile, int64_t vectors, int64_t k) {
+    sweep.row_stride = k * f32.bytes();  // of queries, or of weights
     const auto steps = static_cast<double>(divide_up(rows, tile.rows) * divide_up(vectors, tile.vectors) * k);
     return tile_cost(tile, rows, vectors, k, target, sweep) + loop_cycles * steps;
   };

@@ -1,6 +1,8 @@
 // Attention's schedule by the oracle: on cores of every width, for shapes that divide and shapes that do not.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "relay_ir/compile/compile.h"
 #include "relay_ir/compile/group.h"
 #include "relay_ir/op.h"
@@ -43,6 +45,16 @@ const TextCase cases[] = {
      })"},
     {"shared heads, chosen keys", R"(graph g (q: f32[4, 5, 8], k: f32[2, 19, 8], v: f32[2, 19, 8], m: bool[5, 19]) {
        y = attention(q, k, v, m) {masked = -1e9, zero_if_masked = 1}
+       return y
+     })"},
+    {"keys and values are the last rows", R"(graph g (q: f32[2, 7, 8], x: f32[2, 40, 8]) {
+       k = slice(x) {axes = [1], starts = [3], sizes = [37]}
+       y = attention(q, k, k)
+       return y
+     })"},
+    {"keys are each second row", R"(graph g (q: f32[2, 7, 8], x: f32[2, 40, 8], v: f32[2, 20, 8]) {
+       k = slice(x) {axes = [1], starts = [1], sizes = [20], steps = [2]}
+       y = attention(q, k, v)
        return y
      })"},
     {"all heads share one", R"(graph g (q: f32[2, 4, 5, 8], k: f32[2, 1, 19, 8], v: f32[2, 1, 19, 8]) {
@@ -197,6 +209,21 @@ TEST(Attention, TasksAreAsManyAsBalanceThreads) {
   EXPECT_EQ(tasks_of("12", 2), 12);
   EXPECT_EQ(tasks_of("3", 2), 6);
   EXPECT_EQ(tasks_of("1", 2), 2);
+}
+
+// Rows of weights that lie a multiple of 4096 bytes apart share a set of the first cache, which holds so many lines.
+TEST(Attention, RowsThatShareASetOfTheCacheAreFew) {
+  Target target = core(512, 32, 2);
+  const auto rows_for = [&](const std::string& keys) {
+    const std::string type = "f32[4, " + keys + ", 8]";
+    const Graph graph = parse_graph("graph g (q: f32[4, 240, 8], k: " + type + ", v: " + type +
+                                    ") {\n y = attention(q, k, v)\n return y\n}");
+    const Schedule schedule = cpu::default_schedule(lower_group(graph, fuse(graph)[0]), target);
+    const auto tile = std::ranges::find(schedule.asked(), "attention_tile", &AskedDecision::name);
+    return tile->candidates[tile->analytic].value[0];
+  };
+  EXPECT_GT(rows_for("1040"), target.l1.ways);
+  EXPECT_LE(rows_for("1024"), target.l1.ways);
 }
 
 // Parts change the order of sums, nothing else.
