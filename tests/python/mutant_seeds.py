@@ -117,6 +117,15 @@ def has_repeated_updates(node, inputs):
     return False
 
 
+def is_open_reduction(node, inputs):
+    """What the mean of no integers is; a mean, and the root of squares, whose sum is beyond the integers' range."""
+    power = {"ReduceMean": 1, "ReduceL2": 2}.get(node.op_type)
+    if power is None or inputs[0].dtype.kind not in "iu":
+        return False
+    x = inputs[0]
+    return x.size == 0 or (np.abs(x.astype(float)) ** power).sum() > np.iinfo(x.dtype).max
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # The suite
 

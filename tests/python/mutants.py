@@ -30,6 +30,7 @@ from mutant_seeds import (
     corpus,
     fill,
     has_repeated_updates,
+    is_open_reduction,
     is_wrong_there,
     matches,
 )
@@ -241,7 +242,8 @@ class Mutant:
     def chain(self):
         """Up to three nodes around."""
         rng = self.rng
-        if has_repeated_updates(self.node, self.inputs) or is_wrong_there(self.node):
+        is_open = has_repeated_updates(self.node, self.inputs) or is_open_reduction(self.node, self.inputs)
+        if is_open or is_wrong_there(self.node):
             raise ValueError("left out by a rule")
         for output in self.graph.output:
             output.CopyFrom(onnx.ValueInfoProto(name=output.name))
