@@ -41,9 +41,8 @@ OpDef winograd_conv_op() {
   op.kind = OpKind::contraction;
   op.doc =
       "A 3×3 convolution by Winograd's F(m×m, 3×3).  weight is [points, slices · c / groups, o]: G g Gᵀ of each "
-      "filter, "
-      "of (m+2)² points, or (2m+1)² with stride 2.  A dilated one is as many convolutions as there are phases of its "
-      "positions.  Of data of three dimensions the window has so many slices along the first.  Computes in f32.";
+      "filter, of (m+2)² points, or (2m+1)² with stride 2.  A dilated one is as many convolutions as there are phases "
+      "of its positions.  Of three dimensions the window has so many slices along the first.  Computes in f32.";
   op.input_names = {"x", "weight"};
   op.attributes = {{"tile", 4, false, "m: 2 or 4"},
                    {"pads", std::vector<int64_t>{0, 0, 0, 0}, false, "rows before each dimension, then after each"},

@@ -21,14 +21,16 @@
 namespace tw::relay {
 namespace {
 
-constexpr char winograd[] = "winograd";  // the decision
-constexpr double largest_error = 5e-5;   // of the output's magnitude
-constexpr int64_t direct = 0;            // a choice beside the tiles
+constexpr char winograd[] = "winograd";           // the decision
+constexpr double largest_error = 5e-5;            // of the output's magnitude
+constexpr int64_t direct = 0;                     // a choice beside the tiles
+constexpr double most_waiting_bytes = 256 << 20;  // of transformed data in memory
 
 struct Shape3x3 {
   int64_t images, inputs, outputs, rows, columns;  // of the output map, slices as images; inputs of a group
   int64_t slices;                                  // of the window
   int64_t stride, dilation, groups;
+  bool is_open;  // sizes are such as maps usually have
 
   int64_t summed() const { return slices * inputs; }
 };
@@ -50,7 +52,8 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
   const bool has_slices = rank == 5;
   const bool is_every_slice = first.kind == AxisUse::Kind::window && first.stride == 1 && first.dilation == 1;
   if (has_slices && !first.is_same(2) && !is_every_slice) return std::nullopt;
-  const Shape out = typical_shape(graph.values[node.outputs[0]].type);
+  const TensorType& type = graph.values[node.outputs[0]].type;
+  const Shape out = typical_shape(type);
   return Shape3x3{.images = has_slices ? out[0] * out[2] : out[0],
                   .inputs = weight.shape()[1],
                   .outputs = weight.shape()[0],
@@ -59,17 +62,31 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
                   .slices = has_slices ? weight.shape()[2] : 1,
                   .stride = row.stride,
                   .dilation = row.dilation,
-                  .groups = form->groups};
+                  .groups = form->groups,
+                  .is_open = !static_shape(type)};
+}
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int64_t count_tiles(const Shape3x3& s, int64_t tile) {
+  const auto tiles_along = [&](int64_t size) { return s.dilation * divide_up(size, tile * s.dilation); };
+  return s.images * tiles_along(s.rows) * tiles_along(s.columns);
+}
+
+double transformed_bytes(const Shape3x3& s, int64_t tile) {
+  const double size = winograd_transform(tile, s.stride).size();
+  return size * size * static_cast<double>(count_tiles(s, tile) * s.groups * s.inputs * f32.bytes());
 }
 
 // Cycles, by the large terms, of all workers together: work divides among them.
 double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Target& target) {
   const double workers = std::max(1, target.threads), ports = target.fma_ports;
+  const double memory_rate = std::min(target.memory_rate, workers * target.core_memory_rate);
   // Whatever a cache could hold of one layer, the other layers' weights come in between: each run reads them from
   // memory.  `bytes`: for an input channel and an output channel.
-  const auto weight_cycles = [&](double bytes) {
-    return bytes * s.summed() * s.outputs / std::min(target.memory_rate, workers * target.core_memory_rate);
-  };
+  const auto weight_cycles = [&](double bytes) { return bytes * s.summed() * s.outputs / memory_rate; };
   const double direct_bytes = 9.0 * storage_of(of_direct).bytes();
   if (tile == direct) {
     // The direct sum leaves out what the outer elements of a wide window find in the padding.
@@ -80,18 +97,18 @@ double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Targe
                             s.columns * s.summed() * s.outputs / product_rate(of_direct, target);
     return std::max(products / target.lanes(f32) / ports / workers, weight_cycles(direct_bytes));
   }
-  const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto vectors = [&](int64_t channels) { return static_cast<double>(divide_up(channels, target.lanes(f32))); };
   const double size = winograd_transform(tile, s.stride).size(), points = size * size, bytes = points * f32.bytes();
-  const auto tiles_along = [&](int64_t size) { return s.dilation * divide_up(size, tile * s.dilation); };
-  const double tiles = static_cast<double>(s.images * tiles_along(s.rows) * tiles_along(s.columns));
+  const auto tiles = static_cast<double>(count_tiles(s, tile));
   // Register tiles of few rows wait for their loads.
   const double products = points * tiles * s.summed() * vectors(s.outputs) / ports * std::max(1.0, 6.0 / tiles);
   // A load, a store, and on average 3 multiply-adds each for rows and columns.
   const double transforms = points * tiles * (vectors(s.groups * s.inputs) + vectors(s.outputs)) * (2.0 + 6.0 / ports);
+  // Data that several slices of the result are made of wait in memory.
+  const double waiting = s.slices > 1 ? 2 * transformed_bytes(s, tile) / memory_rate : 0;
   // What is added to the weights is also loaded once more at the start and stays: it has to save its own reading.
   const double added = weight_cycles(bytes - direct_bytes);
-  return std::max(products / workers, weight_cycles(bytes)) + transforms / workers + added;
+  return std::max(products / workers, weight_cycles(bytes)) + transforms / workers + waiting + added;
 }
 
 // The direct sum, and the tiles that round well enough.
@@ -105,6 +122,8 @@ std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, 
   const bool has_whole_vectors = shape.inputs % lanes == 0 && shape.outputs / shape.groups % lanes == 0;
   if (shape.groups > 1 && (!has_whole_vectors || shape.inputs == lanes)) return candidates;
   for (const int64_t tile : {2, 4}) {
+    // The transformed data of all slices: of the larger tile 9/4 times the map, whose size may be known in a run only.
+    if (shape.slices > 1 && (shape.is_open ? tile == 2 : transformed_bytes(shape, tile) > most_waiting_bytes)) continue;
     if (context.allows(winograd, {tile}) &&
         winograd_error(weight, winograd_transform(tile, shape.stride)) <= largest_error)
       candidates.push_back({{tile}, predict(shape, tile, of_direct, target)});

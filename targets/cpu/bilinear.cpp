@@ -321,7 +321,7 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   }
   const bool is_dilated = sizes->dilation > 1;
   for (size_t d = 0; d < of_rows.size(); ++d) {
-    if (of_rows.size() == 3 && d == 0) {  // slices
+    if (sizes->tile[d] == 1) {  // slices
       outer.push_back(of_rows[d]);
       continue;
     }
