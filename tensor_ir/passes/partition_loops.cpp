@@ -171,8 +171,9 @@ void for_each_guard(const Stmt& s, const std::function<void(const Expr& guard)>&
       });
 }
 
-// Whether lanes of a vector load elements that do not lie side by side.
+// Whether lanes of a vector load elements that do not lie side by side in memory.
 bool is_strided(const Load& load, const Var& lane) {
+  if (load.buffer->scope == Scope::register_) return false;
   return std::ranges::any_of(load.indices, [&](const Expr& index) {
     Linear linear;
     linear.add_sum(index, 1);
