@@ -171,9 +171,11 @@ void for_each_guard(const Stmt& s, const std::function<void(const Expr& guard)>&
       });
 }
 
-// Whether lanes of a vector load elements that do not lie side by side in memory.
-bool is_strided(const Load& load, const Var& lane) {
-  if (load.buffer->scope == Scope::register_) return false;
+// Whether a vector is put together from elements that do not lie side by side in memory: narrow ones, which machines
+// have no instruction for.
+bool is_put_together(const Load& load, const Var& lane) {
+  constexpr int64_t narrowest_gathered = 4;  // bytes
+  if (load.buffer->scope == Scope::register_ || load.buffer->dtype.bytes() >= narrowest_gathered) return false;
   return std::ranges::any_of(load.indices, [&](const Expr& index) {
     Linear linear;
     linear.add_sum(index, 1);
@@ -183,13 +185,13 @@ bool is_strided(const Load& load, const Var& lane) {
   });
 }
 
-// Stores as vectors, copied out as unrolled loops will be.  A strided load, which is put together from its elements or
-// from rows, is as much code as two more.
+// Stores as vectors, copied out as unrolled loops will be.  A vector that is put together, from its elements or from
+// rows, is as much code as two more.
 int64_t count_stores(const Stmt& s, const Var& lane = Var()) {
   int64_t count = 0;
   if (s.kind() == NodeKind::Store) {
     count = 1;
-    if (lane.is_defined()) visit(s, [&](const Load& load) { count += is_strided(load, lane) ? 2 : 0; });
+    if (lane.is_defined()) visit(s, [&](const Load& load) { count += is_put_together(load, lane) ? 2 : 0; });
     return count;
   }
   const auto* loop = s.as<For>();
