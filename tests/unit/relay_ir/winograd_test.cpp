@@ -6,10 +6,15 @@
 #include <random>
 
 #include "relay_ir/compile/compile.h"
+#include "relay_ir/compile/group.h"
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "relay_ir/text/parser.h"
+#include "targets/lower.h"
 #include "targets/target.h"
+#include "tensor_ir/match.h"
 #include "tensor_ir/structural.h"
+#include "tensor_ir/text/printer.h"
 #include "tests/unit/relay_ir/run.h"
 #include "tests/unit/sanitized.h"
 
@@ -377,6 +382,25 @@ TEST(Winograd, IsRightForGroups) {
                       .has_residual = true,
                       .dilation = groups == 3 ? 2 : 1,
                       .groups = groups});
+}
+
+// Of open maps: which rows a tile has is asked around its sums, never for each of their terms.
+TEST(Winograd, OpenTilesHaveNoGuardsAlongTheSum) {
+  const Graph graph = parse_graph(R"(graph g [n: 1.., h: 1.., w: 1..] (x: f32[n, 64, h, w], k: f32[36, 64, 64]) {
+    y = winograd_conv(x, k) {pads = [1, 1, 1, 1]}
+    return y
+  })");
+  const Target target = two_cores();
+  const Func func = lower_group(graph, fuse(graph).at(0));
+  int sums = 0;
+  for (const Kernel& kernel : lower(target.default_schedule(func, target).func(), target, "k").kernels) {
+    visit(kernel.func.body, [&](const For& loop) {
+      if (loop.loop_kind != LoopKind::serial || as_int(loop.extent) != 64) return;
+      ++sums;
+      visit(loop.body, [&](const If& branch) { ADD_FAILURE() << to_text(branch.condition); });
+    });
+  }
+  EXPECT_GE(sums, 2);  // of a whole tile, and of what is left
 }
 
 // Windows of one slice, of several, and of an even number.
