@@ -83,7 +83,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
       within = {queries[2]};
     }
   }
-  // Vectors no wider than a head: narrow ones are as fast or faster, and none of their lanes are masked.
+  // No wider than a head: no lanes of small ones are masked.
   const int column_lanes =
       static_cast<int>(std::min<int64_t>(lanes, std::bit_ceil(static_cast<uint64_t>(extents.columns))));
   const auto columns = schedule.split(output.columns, {std::nullopt, tile.columns, column_lanes});

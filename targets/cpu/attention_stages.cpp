@@ -171,7 +171,7 @@ BlockRef pack_keys(Schedule& schedule, int64_t width, Scope scope) {
     }
   }
   map.to.insert(map.to.end(), {floor_div(of_key, width), of_element, floor_mod(of_key, width)});
-  const std::optional<BlockRef> move = find_move_of_keys(schedule);
+  const std::optional<BlockRef> move = find_move_of_keys(schedule);  // the copy is what the scores read from now on
   const BlockRef copy = pack_copy(schedule, scores, read, scope, map);
   if (move) schedule.compute_inline(*move);
   return copy;

@@ -188,10 +188,6 @@ size_t KernelCodegen::load_columns(const std::vector<Stmt>& statements, size_t f
     const std::vector<const Load*> leading = loads_at(first + p);
     for (size_t m = 0; m < leading.size(); ++m) {
       const std::vector<llvm::Value*> columns = load_transposed(*leading[m], count);
-      if (columns.empty()) {
-        columns_.clear();
-        return 0;
-      }
       for (size_t k = 0; k < count; ++k) columns_[loads_at(first + k * period + p)[m]] = columns[k];
     }
   }

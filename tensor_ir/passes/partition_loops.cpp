@@ -188,12 +188,9 @@ bool is_put_together(const Load& load, const Var& lane) {
 // Stores as vectors, copied out as unrolled loops will be.  A vector that is put together, from its elements or from
 // rows, is as much code as two more.
 int64_t count_stores(const Stmt& s, const Var& lane = Var()) {
-  int64_t count = 0;
-  if (s.kind() == NodeKind::Store) {
-    count = 1;
-    if (lane.is_defined()) visit(s, [&](const Load& load) { count += is_put_together(load, lane) ? 2 : 0; });
-    return count;
-  }
+  int64_t count = s.kind() == NodeKind::Store ? 1 : 0;
+  if (count == 1 && lane.is_defined())
+    visit(s, [&](const Load& load) { count += is_put_together(load, lane) ? 2 : 0; });
   const auto* loop = s.as<For>();
   const bool is_vector = loop && loop->loop_kind == LoopKind::vectorized;
   for_each_child(

@@ -13,8 +13,8 @@ std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, cons
                                  const LoopRef& first_k, const Target& target);
 
 // A product that is a stage of something: computed within `tile`, its results in registers, with vectors along spatial
-// axis number `vector_axis`, or the last, which their layout then has last.  The loops of the sum, its
-// last ones, come first, `steps` of the innermost unrolled, which is given.
+// axis number `vector_axis`, or the last, which their layout then has last.  The loops of the sum, its last ones, come
+// first, `steps` of the innermost unrolled.  Gives that loop.
 LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes,
                           std::optional<size_t> vector_axis = {}, int64_t steps = 1);
 
