@@ -71,10 +71,6 @@ inline int compute_lanes(DType dtype, const Target& target) {
 // "strip".
 int64_t decide_strip(Schedule& schedule, const BlockRef& padding, const BlockAnalysis& sum, const Var& axis,
                      int64_t blocks, const Target& target);
-// The axes of a sum's window along which many of the terms are padding that tiles need not add (skip_padding), of so
-// many neighbours `together` along its axes of results; none: everything is added.  The decision "skip_padding".
-std::vector<Var> decide_skipped_window(Schedule& schedule, const BlockRef& block,
-                                       const std::map<const ExprNode*, int64_t>& together);
 // Positions of a row that are computed side by side, in registers: a divisor of their number, where that is known.
 // `window`: steps along the row that each sums.  The decision "rows".
 int decide_rows(Schedule& schedule, std::optional<int64_t> extent, int64_t window, const Target& target);

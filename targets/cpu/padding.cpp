@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "targets/cpu/default_schedule.h"
-#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/passes/skip_iterations.h"
 
 namespace tw::cpu {
@@ -15,59 +14,7 @@ namespace {
 
 constexpr int64_t strip_bytes = 128 << 10;  // of the copy: well within a core's second cache
 
-// Along one dimension of the padded copy: how much of what a window sums is padding, in tiles that see nothing else.
-struct WindowPadding {
-  Var axis;  // of the window
-  double share = 0;
-};
-
-std::vector<WindowPadding> find_window_padding(const Schedule& schedule, const BlockRef& block, const BlockRef& padding,
-                                               const std::map<const ExprNode*, int64_t>& together) {
-  constexpr int64_t usual_extent = 32;  // of what is open
-  const BlockAnalysis reader = analyse(schedule.node(block)), copy = analyse(schedule.node(padding));
-  const std::vector<Var> spatial = reader.spatial(), reduce = reader.reduce(), axes = copy.spatial();
-  const Access& source = copy.reads.at(0);
-  std::vector<WindowPadding> found;
-  for (const Access& read : reader.reads) {
-    if (read.buffer != copy.write.buffer) continue;
-    for (size_t d = 0; d < read.indices.size(); ++d) {
-      const auto uses = [&](const Var& v) { return uses_var(read.indices[d], v); };
-      const auto result = std::ranges::find_if(spatial, uses), step = std::ranges::find_if(reduce, uses);
-      const auto axis = std::ranges::find_if(axes, [&](const Var& v) { return copy.write.indices[d].is_same(v); });
-      if (result == spatial.end() || step == reduce.end() || axis == axes.end()) continue;
-      const auto from = std::ranges::find_if(source.indices, [&](const Expr& index) { return uses_var(index, *axis); });
-      if (from == source.indices.end()) continue;
-      const Expr extent = source.buffer->shape[static_cast<size_t>(from - source.indices.begin())];
-      const auto around = as_int(simplify(copy.iter(*axis).extent - extent));
-      const auto steps = static_cast<double>(reader.extent(*step));
-      if (!around) continue;
-      const auto neighbours = together.find(result->get());
-      const int64_t seen = neighbours == together.end() ? 0 : 2 * (neighbours->second - 1);
-      const double terms = steps * static_cast<double>(as_int(extent).value_or(usual_extent));
-      const double share = static_cast<double>(std::max<int64_t>(0, *around - seen)) / terms;
-      found.push_back({*step, std::min(share, (steps - 1) / steps)});
-    }
-  }
-  return found;
-}
-
 }  // namespace
-
-std::vector<Var> decide_skipped_window(Schedule& schedule, const BlockRef& block,
-                                       const std::map<const ExprNode*, int64_t>& together) {
-  constexpr double worth = 0.15, cost_of_asking = 0.05;
-  const auto padding = find_padding(schedule, block);
-  if (!padding || !schedule.has_padding(block)) return {};
-  double left = 1;  // of the terms
-  std::vector<Var> axes;
-  for (const WindowPadding& window : find_window_padding(schedule, block, *padding, together)) {
-    left *= 1 - window.share;
-    axes.push_back(window.axis);
-  }
-  if (left > 1 - worth) return {};
-  return schedule.decide("skip_padding", {{{0}, 1}, {{1}, left + cost_of_asking}}, {1})[0] == 1 ? axes
-                                                                                                : std::vector<Var>();
-}
 
 int64_t decide_strip(Schedule& schedule, const BlockRef& padding, const BlockAnalysis& sum, const Var& axis,
                      int64_t blocks, const Target& target) {

@@ -47,9 +47,10 @@ std::vector<TileOption> options_of_vectors(const Product& p, const Target& targe
       cost += static_cast<double>(m * divide_up(n_vectors, tile.vectors) * p.k) / target.fma_ports;
     options.push_back({tile, {tile.rows, tile.vectors}, count * times * cost});
   }
-  for (TileOption& option : options)
-    if (option.tile.rows > p.m)
-      option.tile.around = static_cast<int>(option.tile.rows / p.m), option.tile.rows = static_cast<int>(p.m);
+  for (auto& [tile, value, cost] : options) {
+    if (tile.rows > p.m) tile.around = static_cast<int>(tile.rows / p.m), tile.rows = static_cast<int>(p.m);
+    if (p.share_of_work) cost *= p.share_of_work(tile);
+  }
   return options;
 }
 

@@ -22,6 +22,8 @@
 // is contiguous along the rows instead of j, the tile is transposed on its way out (output.h).
 #pragma once
 
+#include <functional>
+
 #include "targets/analysis/block_relations.h"
 #include "targets/cpu/contraction/atom.h"
 #include "targets/cpu/contraction/match.h"
@@ -87,6 +89,7 @@ struct Product {
   int64_t m = 1, n_vectors = 1, k = 1;
   std::vector<int64_t> usual_m = {};  // of an open m: what tiles are compared by
   int64_t around = 1;                 // …and so many m rows, of which a tile may have several
+  std::function<double(const RegisterTile&)> share_of_work = {};  // of tiles that leave something out
   Sweep sweep = {};
   int64_t batches = 1;
   bool is_memory_bound = false;

@@ -25,6 +25,14 @@ bool has_register_tile(const Func& func) {
   return found;
 }
 
+// What the default schedule decided, the first number of it or another one; 0 where it did not ask.
+int64_t choice(const std::string& name, const Func& func, const Target& target, size_t number = 0) {
+  const Schedule schedule = cpu::default_schedule(func, target);
+  for (const AskedDecision& asked : schedule.asked())
+    if (asked.name == name) return asked.value().at(number);
+  return 0;
+}
+
 TEST(DefaultSchedule, MeansTheSame) {
   for (const Target& target : cores()) {
     for (const SampleFunc& sample : sample_funcs()) expect_same_meaning(sample.func, target);
@@ -89,6 +97,12 @@ TEST(DefaultSchedule, LeavesOutPaddingOfDilatedWindows) {
     EXPECT_EQ(skipping_loops(conv2d(16, 32, 14, 3, 1, 1), target), 0);
     EXPECT_EQ(skipping_loops(conv2d(16, 32, 28, 3, 1, 2, 2), target), 0);
   }
+  // Tiles of few neighbours leave out more.
+  const auto rows_of_tile = [](int64_t dilation) {
+    return choice("tile", conv2d(64, 256, 14, 3, 1, dilation, dilation), core(512, 32));
+  };
+  EXPECT_LE(rows_of_tile(12), 7);
+  EXPECT_GE(rows_of_tile(1), 14);
 }
 
 // What is read in blocks of channels and written row by row: a tile of vectors along a row, for each channel of a
@@ -389,12 +403,7 @@ TEST(DefaultSchedule, AsksForTheNextPanel) {
 // products.
 TEST(DefaultSchedule, NarrowProductsOfLargeImagesAreSharedByRows) {
   for (const Target& target : {core(512, 32), core_with_tiles()}) {
-    const auto blocks_of = [&](const Func& func) {
-      const Schedule schedule = cpu::default_schedule(func, target);
-      for (const AskedDecision& asked : schedule.asked())
-        if (asked.name == "row_blocks") return asked.candidates[asked.chosen].value[1];
-      return int64_t{0};
-    };
+    const auto blocks_of = [&](const Func& func) { return choice("row_blocks", func, target, 1); };
     EXPECT_GT(blocks_of(narrow_conv(64, 64, 58, bf16, f32)), 1) << target.name;
     EXPECT_LE(blocks_of(narrow_conv(512, 512, 9, bf16, f32)), 1) << target.name;
   }
@@ -421,12 +430,7 @@ TEST(DefaultSchedule, NarrowProductsAskForTheNextPanel) {
 // Sums over rows that share nothing: one task takes vectors side by side, also where another axis would give it rows.
 TEST(DefaultSchedule, SumsOverRowsTakeVectorsSideBySide) {
   const Target target = core(512, 32);
-  const auto vectors_of = [&](const Func& func) {
-    const Schedule schedule = cpu::default_schedule(func, target);
-    for (const AskedDecision& asked : schedule.asked())
-      if (asked.name == "vectors") return asked.candidates[asked.chosen].value[0];
-    return int64_t{0};
-  };
+  const auto vectors_of = [&](const Func& func) { return choice("vectors", func, target); };
   EXPECT_EQ(vectors_of(column_sum(1, 50, 1024)), 8);
   EXPECT_EQ(vectors_of(column_sum(8, 50, 1024)), 8);
   EXPECT_EQ(vectors_of(column_sum(8, 50, 96)), 2) << "whole vectors";
@@ -517,12 +521,7 @@ TEST(DefaultSchedule, LargeArraysAreStreams) {
 
 // Tiles take whole steps of k together: four, or two; of an odd k one.
 TEST(DefaultSchedule, TilesTakeSeveralStepsOfK) {
-  const auto steps_of = [](const Func& func) {
-    const Schedule schedule = cpu::default_schedule(func, core(512, 32));
-    for (const AskedDecision& asked : schedule.asked())
-      if (asked.name == "k_unroll") return asked.candidates[asked.chosen].value[0];
-    return int64_t{0};
-  };
+  const auto steps_of = [](const Func& func) { return choice("k_unroll", func, core(512, 32)); };
   EXPECT_EQ(steps_of(matmul(7, 16, 24, false, true)), 4);
   EXPECT_EQ(steps_of(matmul(7, 16, 26, false, true)), 2);
   EXPECT_EQ(steps_of(matmul(7, 16, 23, false, true)), 1);
