@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/rounding.h"
 #include "targets/backend.h"
 #include "targets/compile_image.h"
 #include "targets/lower.h"
@@ -43,7 +44,7 @@ Executable build_func(const Func& scheduled, const Target& target) {
   }
   for (const Buffer& buffer : lowered.temporaries) {
     const int64_t bytes = place(buffer, Storage::arena, 0, plan.arena_bytes);
-    plan.arena_bytes += (bytes + alignment - 1) / alignment * alignment;
+    plan.arena_bytes += round_up(bytes, alignment);
   }
   for (const Kernel& kernel : lowered.kernels) {
     Step step;

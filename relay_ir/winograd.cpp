@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/error.h"
+#include "runtime/rounding.h"
 #include "tensor_ir/parallel.h"
 
 namespace tw::relay {
@@ -128,7 +129,7 @@ NDArray winograd_weight(const NDArray& weight, const WinogradTransform& transfor
 double winograd_error(const NDArray& weight, const WinogradTransform& transform) {
   constexpr int64_t tested_outputs = 16, tested_tiles = 2;
   const int64_t outputs = weight.shape()[0], inputs = weight.size() / (9 * outputs);  // of all slices
-  const int64_t step = std::max<int64_t>(1, outputs / tested_outputs), tested = (outputs + step - 1) / step;
+  const int64_t step = std::max<int64_t>(1, outputs / tested_outputs), tested = divide_up(outputs, step);
   const size_t size = transform.size(), points = size * size, tile = transform.tile, stride = transform.stride;
   NDArray sample(f32, {tested, inputs, 3, 3});
   const size_t filter_bytes = static_cast<size_t>(inputs) * 9 * sizeof(float);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/error.h"
+#include "runtime/rounding.h"
 #ifdef __x86_64__
 #include <emmintrin.h>
 #endif
@@ -39,16 +40,15 @@ constexpr size_t lasting_mapped_from = huge_page / 2;
 std::shared_ptr<void> allocate(size_t bytes, size_t mapped_from) {
   if (bytes > static_cast<size_t>(PTRDIFF_MAX) - 2 * huge_page) refuse(bytes);
   if (bytes < mapped_from) {
-    size_t rounded =
-        bytes == 0 ? storage_alignment : (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
+    size_t rounded = bytes == 0 ? storage_alignment : round_up(bytes, storage_alignment);
     void* pointer = std::aligned_alloc(storage_alignment, rounded);
     if (!pointer) refuse(bytes);
     return {pointer, [](void* p) { std::free(p); }};
   }
-  size_t length = (bytes + huge_page - 1) / huge_page * huge_page + huge_page;
+  size_t length = round_up(bytes, huge_page) + huge_page;
   void* mapping = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) refuse(bytes);
-  auto start = (reinterpret_cast<uintptr_t>(mapping) + huge_page - 1) / huge_page * huge_page;
+  auto start = round_up(reinterpret_cast<uintptr_t>(mapping), huge_page);
   void* pointer = reinterpret_cast<void*>(start);
 #ifdef MADV_HUGEPAGE
   // Advice only: a kernel without huge pages answers with an error that changes nothing.

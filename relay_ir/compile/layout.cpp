@@ -7,6 +7,7 @@
 #include "relay_ir/op.h"
 #include "runtime/artifact/file_map.h"
 #include "runtime/memory.h"
+#include "runtime/rounding.h"
 #include "schedule/layout.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/parallel.h"
@@ -106,7 +107,7 @@ std::vector<NDArray> pack_constants(const std::vector<Packing>& packings, int jo
     starts.push_back(total);
     if (!gets_a_place(packing)) continue;
     const auto bytes = static_cast<size_t>(element_count(packing.packed_shape()) * packing.original.dtype().bytes());
-    total += (bytes + storage_alignment - 1) / storage_alignment * storage_alignment;
+    total += round_up(bytes, storage_alignment);
   }
   const std::shared_ptr<void> storage = allocate_lasting_storage(total);
   for (size_t i = 0; i < packings.size(); ++i) {

@@ -18,6 +18,7 @@
 #include "relay_ir/op.h"
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
+#include "runtime/rounding.h"
 #include "targets/analysis/lanes.h"
 #include "tensor_ir/instruction.h"
 #include "tensor_ir/text/printer.h"
@@ -111,7 +112,7 @@ class LayoutAssignment {
     if (has_tensor_cores_) return has_bytes_ && shape(id)[1] % bytes_of_access_ == 0 ? bytes_of_access_ : block_;
     if (!has_words(id)) return block_;
     const int64_t bytes = graph_.values[id].type.dtype.bytes(), channels = shape(id)[1];
-    const auto blocks = [&](int64_t block) { return (channels + block - 1) / block; };
+    const auto blocks = [&](int64_t block) { return divide_up(channels, block); };
     int64_t best = block_;
     for (int64_t block = 2 * block_; block * bytes <= target_.tiles.row_bytes; block *= 2) {
       const bool is_small =

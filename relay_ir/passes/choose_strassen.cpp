@@ -15,6 +15,7 @@
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/strassen.h"
+#include "runtime/rounding.h"
 #include "tensor_ir/parallel.h"
 #include "tensor_ir/structural.h"
 
@@ -70,8 +71,7 @@ struct Block {
 Block block_of(const RowsTimesWeight& product, int64_t levels, const Target& target) {
   if (levels == 0) return {product.inputs, product.outputs};
   const int64_t parts = int64_t{1} << levels, lanes = target.lanes(f32), side = target.vector_registers < 32 ? 2 : 1;
-  const auto filled_up = [](int64_t width, int64_t unit) { return (width + unit - 1) / unit * unit; };
-  return {filled_up(product.inputs, parts * lanes) / parts, filled_up(product.outputs, parts * side * lanes) / parts};
+  return {round_up(product.inputs, parts * lanes) / parts, round_up(product.outputs, parts * side * lanes) / parts};
 }
 
 // [inputs, outputs], filled up with zeros.
@@ -98,7 +98,7 @@ double predict_levels(const RowsTimesWeight& p, int64_t levels, const Target& ta
   constexpr double per_level = 0.03;  // of the products' time: loops are shorter, and weights are read from farther
   const double workers = std::max(1, target.threads), lanes = target.lanes(f32);
   const int64_t parts = int64_t{1} << levels, points = strassen_points(levels);
-  const int64_t tiles = p.images * ((p.rows + parts - 1) / parts);
+  const int64_t tiles = p.images * divide_up(p.rows, parts);
   const auto [inputs, outputs] = block_of(p, levels, target);
   const double vectors = static_cast<double>(points * inputs * outputs) / lanes;
   const double products =

@@ -16,6 +16,7 @@
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/winograd.h"
+#include "runtime/rounding.h"
 #include "tensor_ir/parallel.h"
 
 namespace tw::relay {
@@ -64,10 +65,6 @@ std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
                   .dilation = row.dilation,
                   .groups = form->groups,
                   .is_open = !static_shape(type)};
-}
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 int64_t count_tiles(const Shape3x3& s, int64_t tile) {

@@ -8,6 +8,7 @@
 
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "runtime/rounding.h"
 #include "targets/analysis/even_rows.h"
 
 namespace tw::relay {
@@ -43,7 +44,7 @@ int64_t even_part(int64_t keys, int64_t longest, int64_t lanes) {
   for (int64_t part = longest; part >= longest / 2; part -= lanes) {
     if (keys % part == 0) return part;
   }
-  const int64_t parts = (keys + longest - 1) / longest;
+  const int64_t parts = divide_up(keys, longest);
   return (keys + parts * lanes - 1) / (parts * lanes) * lanes;
 }
 
@@ -83,10 +84,9 @@ Preference prefer(const Shapes& s, const Target& target) {
 double predict(const Shapes& s, int64_t part, const Target& target) {
   constexpr double end = 16;    // of a part and its join
   constexpr double away = 1.2;  // times as long where the next cache has it
-  const int64_t parts = part == whole ? 1 : (s.keys + part - 1) / part, keys = part == whole ? s.keys : part;
+  const int64_t parts = part == whole ? 1 : divide_up(s.keys, part), keys = part == whole ? s.keys : part;
   const int64_t tasks = s.queries > 1 ? target.threads : s.heads * parts;  // queries are enough for all workers
-  const double rounds =
-      static_cast<double>((tasks + target.threads - 1) / target.threads * (s.queries > 1 ? parts : 1));
+  const double rounds = static_cast<double>(divide_up(tasks, target.threads) * (s.queries > 1 ? parts : 1));
   const bool is_near =
       s.queries > 1 ? keys * (s.size + s.columns) * 4 <= target.l2.bytes / 2 : keys * score_bytes(s) <= target.l1.bytes;
   return rounds * (static_cast<double>(keys) * (is_near ? 1 : away) + (part == whole ? 0 : end));

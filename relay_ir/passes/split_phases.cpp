@@ -15,6 +15,7 @@
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/pattern.h"
+#include "runtime/rounding.h"
 
 namespace tw::relay {
 namespace {
@@ -51,7 +52,7 @@ std::optional<Phases> find_phases(const Graph& graph, const Node& node) {
   for (size_t d = 0; d < rank; ++d) {
     const int64_t s = p.strides[d];
     if (dilations[d] != 1 && p.kernel[d] > 1) return std::nullopt;
-    p.taps.push_back((p.kernel[d] + s - 1) / s);
+    p.taps.push_back(divide_up(p.kernel[d], s));
     p.first.push_back(cut[d] % s);
     p.pads[d] = p.taps[d] - 1 - cut[d] / s;
     const int64_t behind = p.kernel[d] - 1 + extra[d] - cut[rank + d];

@@ -9,6 +9,7 @@
 // theirs sees, and read no mask.
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
+#include "runtime/rounding.h"
 #include "targets/analysis/attention_tile.h"
 
 namespace tw::relay {
@@ -66,7 +67,7 @@ Graph tile_attention(const Graph& graph, const PassContext& context) {
                             !is_named(node, context.kept_nodes);
     const int64_t part = keys_of_tile(keys, {tile, size, columns, dtype.bytes(), is_of_tf32}, context.target);
     // Few blocks that go over many keys leave most of the device idle.
-    const int64_t blocks = heads * ((queries + tile - 1) / tile);
+    const int64_t blocks = heads * divide_up(queries, tile);
     if (part == 0 || (4 * blocks < context.target.threads && keys > most_keys_of_few)) continue;
     if (!context.allows("query_tile", {tile}) || !context.allows("split_kv", {part})) continue;
     result.nodes[i].decisions["query_tile"] = {tile};

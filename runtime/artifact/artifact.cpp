@@ -11,6 +11,7 @@
 #include "runtime/artifact/elf_image.h"
 #include "runtime/memory.h"
 #include "runtime/plan/plan_io.h"
+#include "runtime/rounding.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -54,7 +55,7 @@ class Hash {
 };
 
 size_t aligned(size_t offset, size_t alignment) {
-  return (offset + alignment - 1) / alignment * alignment;
+  return round_up(offset, alignment);
 }
 
 struct Region {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/rounding.h"
 
 namespace tw {
 
@@ -29,7 +30,7 @@ class ByteWriter {
     put(static_cast<uint32_t>(text.size()));
     put_bytes(std::as_bytes(std::span(text)));
   }
-  void pad_to(size_t alignment) { bytes_.resize((bytes_.size() + alignment - 1) / alignment * alignment); }
+  void pad_to(size_t alignment) { bytes_.resize(round_up(bytes_.size(), alignment)); }
   size_t size() const { return bytes_.size(); }
   std::vector<std::byte>& bytes() { return bytes_; }
 

@@ -13,6 +13,7 @@
 #include "runtime/artifact/perf_map.h"
 #include "runtime/error.h"
 #include "runtime/machine/cpu_features.h"
+#include "runtime/rounding.h"
 
 namespace tw {
 namespace {
@@ -138,7 +139,7 @@ struct ElfImage::Loader {
         // Segments come in ascending order; two of them on one page could not be protected apart.
         if (start / page * page < previous_end)
           refuse("has segments that share a page of this machine (" + std::to_string(page) + " bytes)");
-        previous_end = (start + length + page - 1) / page * page;
+        previous_end = round_up(start + length, page);
         segments.push_back(segment);
       }
     }
@@ -149,7 +150,7 @@ struct ElfImage::Loader {
   void map_segments() {
     first_page = segments.front().p_vaddr / page * page;
     uint64_t end = uint64_t{segments.back().p_vaddr} + segments.back().p_memsz;
-    image.size_ = static_cast<size_t>((end - first_page + page - 1) / page * page);
+    image.size_ = static_cast<size_t>(round_up(end - first_page, page));
     void* mapping = mmap(nullptr, image.size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED)
       throw Error(ErrorCode::limit,
@@ -163,7 +164,7 @@ struct ElfImage::Loader {
   }
 
   void protect(uint64_t address, uint64_t bytes, int protection) const {
-    uint64_t start = address / page * page, end = (address + bytes + page - 1) / page * page;
+    uint64_t start = address / page * page, end = round_up(address + bytes, page);
     if (mprotect(image.base_ + (start - first_page), static_cast<size_t>(end - start), protection) != 0)
       throw Error(ErrorCode::limit, std::string("cannot protect the code's pages: ") + std::strerror(errno) +
                                         "\n  help: a security policy may forbid making memory executable");
@@ -289,8 +290,8 @@ struct ElfImage::Loader {
     // What only relocation had to write.  The linker pads it to a page, so it may end past its segment.
     const Segment* owner = relro_bytes ? segment_of(relro_address, 1) : nullptr;
     if (owner && (owner->p_flags & PF_W)) {
-      uint64_t end = std::min<uint64_t>(relro_address + relro_bytes,
-                                        (uint64_t{owner->p_vaddr} + owner->p_memsz + page - 1) / page * page);
+      uint64_t end =
+          std::min<uint64_t>(relro_address + relro_bytes, round_up(uint64_t{owner->p_vaddr} + owner->p_memsz, page));
       uint64_t start = relro_address / page * page;
       end = end / page * page;
       if (start < end) protect(start, end - start, PROT_READ);

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "runtime/error.h"
+#include "runtime/rounding.h"
 
 namespace tw {
 namespace {
@@ -80,7 +81,7 @@ FileMap::~FileMap() {
 void FileMap::forget(std::span<const std::byte> part) const {
   if (is_copy_) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto begin = round_up(reinterpret_cast<uintptr_t>(part.data()), page);
   const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
   // Of a private mapping that nobody can write: what is read again is the file's.
   if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "runtime/rounding.h"
+
 namespace tw {
 
 struct Piece {
@@ -17,7 +19,7 @@ struct Piece {
 };
 
 inline Piece share_of(int64_t tasks, int worker, int workers) {
-  const auto first = [&](int64_t w) { return (w * tasks + workers - 1) / workers; };
+  const auto first = [&](int64_t w) { return divide_up(w * tasks, workers); };
   return {first(worker), first(worker + 1)};
 }
 
@@ -32,7 +34,7 @@ constexpr int64_t most_shared_tasks = std::numeric_limits<uint32_t>::max();
 // so that numbers may come round.
 inline Piece claim(std::atomic<uint64_t>& claimed, uint32_t execution, Piece share) {
   constexpr int64_t pieces_a_share = 8;
-  const int64_t most = std::max<int64_t>(1, (share.end - share.begin + pieces_a_share - 1) / pieces_a_share);
+  const int64_t most = std::max<int64_t>(1, divide_up(share.end - share.begin, pieces_a_share));
   uint64_t seen = claimed.load(std::memory_order_relaxed);
   for (;;) {
     const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(seen >> 32) - execution);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/rounding.h"
+
 namespace tw {
 
 int64_t plan_memory(std::vector<ArenaTensor>& tensors) {
   constexpr int64_t alignment = 64;
-  auto aligned = [](int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  auto aligned = [](int64_t bytes) { return round_up(bytes, alignment); };
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {

@@ -5,6 +5,7 @@
 //   for i_0 in 0..4 { for i_1 in 0..6 { block C(spatial vi: 20 = i_0*6 + i_1) where i_0*6 + i_1 < 20 … } }
 //
 // Always legal: the order of the iterations stays.  The predicate is there only when the factors do not divide.
+#include "runtime/rounding.h"
 #include "schedule/primitives/rebind.h"
 
 namespace tw {
@@ -36,7 +37,7 @@ std::vector<LoopRef> Schedule::split(const LoopRef& loop_ref, const std::vector<
     std::string help = "write None for one factor, which is then inferred";
     if (extent && factors.size() > 1) {
       int64_t rest = product / *factors[0];
-      help += ": [" + std::to_string((*extent + rest - 1) / rest);
+      help += ": [" + std::to_string(divide_up(*extent, rest));
       for (size_t i = 1; i < factors.size(); ++i) help += ", " + std::to_string(*factors[i]);
       help += "] covers it";
     }
@@ -51,7 +52,7 @@ std::vector<LoopRef> Schedule::split(const LoopRef& loop_ref, const std::vector<
     const Var var(loop.var.name() + "_" + std::to_string(i), loop.var.dtype());
     Expr size = factors[i] ? Expr(*factors[i]) : Expr();
     if (!factors[i])
-      size = extent ? Expr((*extent + product - 1) / product) : floor_div(loop.extent + (product - 1), product);
+      size = extent ? Expr(divide_up(*extent, product)) : floor_div(loop.extent + (product - 1), product);
     loops.push_back({var, size});
     refs.push_back({var});
   }

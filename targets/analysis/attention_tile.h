@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/rounding.h"
 #include "targets/target.h"
 
 namespace tw::analysis {
@@ -15,14 +16,14 @@ constexpr int64_t most_in_tile = 64, tile_cost = 16;  // what a tile costs besid
 
 // As few places without a query or key as can be; of equals the largest.
 inline int64_t size_of_tile(int64_t elements, const std::vector<int64_t>& sizes) {
-  const auto cost = [&](int64_t size) { return (elements + size - 1) / size * (size + tile_cost); };
+  const auto cost = [&](int64_t size) { return divide_up(elements, size) * (size + tile_cost); };
   return *std::ranges::min_element(sizes, {}, cost);
 }
 
 // Queries of one head.  Large tiles are for those who fill half of the multiprocessors with them.  It is the same for
 // all numbers of queries that fill the same tiles.
 inline int64_t queries_of_tile(int64_t heads, int64_t queries, const Target& target) {
-  const int64_t large_tiles = heads * ((queries + most_in_tile - 1) / most_in_tile);
+  const int64_t large_tiles = heads * divide_up(queries, most_in_tile);
   if (large_tiles < target.threads / 2) return size_of_tile(queries, {most_in_tile / 2, most_in_tile / 4});
   return size_of_tile(queries, {most_in_tile, most_in_tile / 2, most_in_tile / 4});
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/rounding.h"
 #include "schedule/schedule.h"
 #include "targets/target.h"
 
@@ -66,10 +67,6 @@ size_t position_of(const BlockAnalysis& analysis, const Var& axis);
 
 // A block writes its whole output, in its own order: out[i, j] = …, so that a consumer may compute it in place.
 bool has_identity_write(const BlockAnalysis& analysis);
-
-inline int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // The loops around the block whose variables the iteration's binding uses, outermost first.
 std::vector<LoopRef> loops_of(const Schedule& schedule, const BlockRef& block, const Var& iteration);

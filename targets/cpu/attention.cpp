@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/rounding.h"
 #include "targets/cpu/attention_stages.h"
 #include "targets/cpu/contraction/packing.h"
 

@@ -25,6 +25,7 @@
 //   }
 #include <algorithm>
 
+#include "runtime/rounding.h"
 #include "targets/analysis/even_rows.h"
 #include "targets/cpu/attention_stages.h"
 

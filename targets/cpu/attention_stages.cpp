@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/rounding.h"
 #include "targets/cpu/contraction/packing.h"
 #include "tensor_ir/match.h"
 

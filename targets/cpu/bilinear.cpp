@@ -17,6 +17,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "runtime/rounding.h"
 #include "targets/cpu/contraction/output.h"
 #include "targets/cpu/default_schedule.h"
 

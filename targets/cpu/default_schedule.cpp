@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/ndarray.h"
+#include "runtime/rounding.h"
 #include "targets/analysis/lanes.h"
 #include "targets/analysis/templates.h"
 #include "tensor_ir/arith/simplify.h"
@@ -190,7 +191,7 @@ std::vector<BlockRef> keep_in_registers(Schedule& schedule, const BlockRef& bloc
 }
 
 bool is_even_share(int64_t tasks, int threads) {
-  const int64_t rounds = (tasks + threads - 1) / std::max(1, threads);
+  const int64_t rounds = divide_up(tasks, std::max(1, threads));
   return tasks > 0 && static_cast<double>(rounds * threads) <= 1.15 * static_cast<double>(tasks);
 }
 

@@ -6,6 +6,7 @@
 //                                                            for h { Y[c, h] = Σ P'[h + …] } }
 #include <algorithm>
 
+#include "runtime/rounding.h"
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/passes/skip_iterations.h"
 

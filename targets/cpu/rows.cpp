@@ -11,6 +11,7 @@
 // row of x is on its way to the caches.
 #include <algorithm>
 
+#include "runtime/rounding.h"
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
@@ -150,7 +151,7 @@ void prefetch_later_row(Schedule& schedule, const std::vector<BlockAnalysis>& bl
   if (how == none) return;
   for (const Reader& reader : readers) {
     const auto ask = [&](int64_t least_bytes, std::optional<Cache> cache = {}) {
-      const int64_t rows = (least_bytes + reader.bytes - 1) / reader.bytes;
+      const int64_t rows = divide_up(least_bytes, reader.bytes);
       prefetch_ahead(schedule, reader.loop, reader.buffer, rows * reader.bytes, cache);
     };
     if (how == next_row) ask(1);

@@ -11,6 +11,7 @@
 //   }
 #include <algorithm>
 
+#include "runtime/rounding.h"
 #include "targets/analysis/block_relations.h"
 #include "targets/cuda/default_schedule.h"
 #include "targets/cuda/emit.h"

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "runtime/rounding.h"
+
 namespace tw::cuda {
 namespace {
 
@@ -18,10 +20,6 @@ constexpr DeviceFacts known[] = {
     {100, "B200", 148, 126 * MiB, 1.96, 8000, 128, 64, 32, 4096, 8192, 8192, true, 228 * KiB, 227 * KiB, KiB},
     {120, "GeForce RTX 5090", 170, 96 * MiB, 2.41, 1792, 128, 48, 24, 256, 1024, 512, false, 100 * KiB, 99 * KiB, KiB},
 };
-
-constexpr int64_t round_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "runtime/plan/plan.h"
+#include "runtime/rounding.h"
 #include "targets/allocations.h"
 #include "targets/cuda/device_facts.h"
 #include "targets/cuda/fragments.h"
@@ -64,7 +65,7 @@ int64_t place_shared(const Stmt& body, F&& place) {
     if (!elements) return;
     place(n.buffer, bytes);
     const int64_t own = element_count(*elements) * n.buffer->dtype.bytes() * n.buffer->dtype.lanes;
-    bytes += (own + alignment - 1) / alignment * alignment;
+    bytes += round_up(own, alignment);
   });
   return bytes;
 }

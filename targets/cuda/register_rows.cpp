@@ -11,6 +11,7 @@
 // All stages deal out columns in the same way, so that what one makes of a column stays in the thread for the next.
 #include <algorithm>
 
+#include "runtime/rounding.h"
 #include "targets/analysis/block_relations.h"
 #include "targets/cuda/default_schedule.h"
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "runtime/rounding.h"
 #include "targets/cuda/device_facts.h"
 #include "targets/cuda/emit.h"
 #include "targets/cuda/tile_copies.h"
@@ -178,7 +179,7 @@ class Warp {
     }
     ++found_.requests;
     found_.sectors += std::ssize(sectors);
-    found_.least_sectors += (std::ssize(asked) + sector_bytes - 1) / sector_bytes;
+    found_.least_sectors += divide_up(std::ssize(asked), sector_bytes);
   }
 
   const TileCopies& tiles_;

@@ -26,6 +26,7 @@
 #include <string>
 
 #include "runtime/device/cuda_image.h"
+#include "runtime/rounding.h"
 #include "targets/analysis/block_relations.h"
 #include "targets/analysis/loop_strides.h"
 #include "targets/cuda/default_schedule.h"

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/rounding.h"
 #include "tensor_ir/interp/machine.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
@@ -200,7 +201,7 @@ void Machine::launch(Frame& frame, const LaunchPlan& plan, const Instr* body) {
   const uint32_t outer_tag = frame.tag, grid = new_instance();
   std::vector<Frame> frames(static_cast<size_t>(threads));
   for (Frame& thread : frames) start(thread);
-  const int64_t warps = (threads + warp - 1) / warp;
+  const int64_t warps = divide_up(threads, warp);
   for (const int64_t b : shuffled(blocks)) {
     std::unordered_map<int, std::unique_ptr<Storage>> block_storage;
     std::vector<std::unordered_map<int, std::unique_ptr<Storage>>> warp_storage(static_cast<size_t>(warps));

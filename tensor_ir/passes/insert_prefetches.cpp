@@ -12,6 +12,7 @@
 #include <set>
 
 #include "runtime/memory.h"
+#include "runtime/rounding.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
@@ -36,7 +37,7 @@ std::vector<Expr> lines_read(const Stmt& body, const std::string& buffer, Buffer
     const auto distance = offsets.empty() ? 0 : as_int(simplify(offset - offsets[0]));
     if (!distance) return;
     const int64_t bytes = *distance * l.buffer->dtype.bytes(), width = l.dtype.lanes * l.buffer->dtype.bytes();
-    const int64_t first = bytes >= 0 ? bytes / line_bytes : -((-bytes + line_bytes - 1) / line_bytes);
+    const int64_t first = bytes >= 0 ? bytes / line_bytes : -divide_up(-bytes, line_bytes);
     for (int64_t line = first; line * line_bytes < bytes + width; ++line) {
       if (!lines.insert(line).second) continue;
       offsets.push_back(line == first ? offset : offset + (line - first) * line_bytes / l.buffer->dtype.bytes());

@@ -29,6 +29,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/rounding.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/conjunction.h"
@@ -420,7 +421,7 @@ class Partitioner {
   // it is what lies within 1 … most rows.
   Stmt open_tail(const TileCondition& condition, const Stmt& body, const Assumptions& known, const TailOf& tail_of) {
     const int64_t most = -condition.slack.constant - 1, step = std::max<int64_t>(1, condition.lanes);
-    const int64_t copies = (most + step - 1) / step;  // one for each number of rows, or of vectors
+    const int64_t copies = divide_up(most, step);  // one for each number of rows, or of vectors
     if (!is_open(condition) || copies < (step > 1 ? 2 : 1) || copies >= most_open_rows ||
         copies_ * (copies + 1) * count_stores(body) > most_copied_stores) {
       return tail_of(body, known);

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "runtime/memory.h"
+#include "runtime/rounding.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/passes/passes.h"
@@ -103,10 +104,9 @@ class Pieces {
       const Var line("line");
       return seq({make_stmt<For>(line, simplify(lines), LoopKind::serial, ask(at + line * of_line)), body});
     }
-    const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
     const int64_t part = divide_up(bytes, *as_int(parts_.count));
     int64_t step = divide_up(part, *as_int(steps));
-    step = step > line_bytes ? divide_up(step, line_bytes) * line_bytes : divide_up(step, size) * size;
+    step = step > line_bytes ? round_up(step, line_bytes) : round_up(step, size);
     const Expr at = next + parts_.number * (part / size) + steps_.number * (step / size);
     std::vector<Stmt> asked;
     for (int64_t line = 0; line < step; line += line_bytes) asked.push_back(ask(at + line / size));

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "frontends/onnx/rules/window.h"
+#include "runtime/rounding.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::frontends::onnx {
@@ -259,7 +260,7 @@ ValueId import_matmul_n_bits(Context& c) {
   if (k < 1 || n < 1 || block < 1 || block * bits % 8 != 0) c.refuse("K, N or block_size that do not fit");
   if (c.has_input(4)) c.refuse("g_idx, an order of its own");
   const ValueId a = c.input(0), codes = c.input(1);
-  const int64_t blocks = (k + block - 1) / block;
+  const int64_t blocks = divide_up(k, block);
   if (dtype_of(c, codes) != u8) c.refuse("weights of type " + to_string(dtype_of(c, codes)));
   c.require_equal(simplify(product_of(c.type(codes).shape)), Expr(n * blocks * (block * bits / 8)), "bytes of weights");
   const Ints by_block{n, blocks, 1};

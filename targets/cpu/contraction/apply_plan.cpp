@@ -5,6 +5,7 @@
 
 #include "runtime/memory.h"
 #include "runtime/ndarray.h"
+#include "runtime/rounding.h"
 #include "targets/analysis/templates.h"
 #include "targets/cpu/contraction/output.h"
 #include "targets/cpu/contraction/packing.h"

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 
+#include "runtime/rounding.h"
 #include "targets/cpu/contraction/packing.h"
 #include "targets/cpu/default_schedule.h"
 

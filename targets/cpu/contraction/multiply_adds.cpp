@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/rounding.h"
 #include "targets/cpu/contraction/packing.h"
 #include "targets/cpu/contraction/window_padding.h"
 #include "targets/cpu/default_schedule.h"

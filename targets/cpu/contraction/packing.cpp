@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "runtime/memory.h"
+#include "runtime/rounding.h"
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
@@ -205,7 +206,7 @@ RowPacking rows_packed_together(const Contraction& c, const RegisterTile& tile, 
   if (!c.has_rows() || c.reduce.size() != 1 || !has_plain_indices(a)) return {};
   if (std::any_of(c.rows.begin(), c.rows.end() - 1, [&](const Var& v) { return c.analysis.is_open(v); })) return {};
   const int64_t m = c.m(), k = c.analysis.extent(c.reduce[0]);
-  const int64_t tiles = (m + tile.rows - 1) / tile.rows, tile_bytes = a.buffer->dtype.bytes() * k * tile.rows;
+  const int64_t tiles = divide_up(m, tile.rows), tile_bytes = a.buffer->dtype.bytes() * k * tile.rows;
   const int64_t most_bytes = target.l2.bytes / 4;
   const auto around = tiles * tile_bytes <= most_bytes ? axis_around_rows(c) : std::nullopt;
   const int64_t units = around ? c.analysis.extent(*around) : tiles, tiles_a_unit = around ? tiles : 1;
@@ -220,7 +221,7 @@ RowPacking rows_packed_together(const Contraction& c, const RegisterTile& tile, 
   const int64_t threads = std::max(1, target.threads);
   if (around) {
     const auto most_of_a_worker = [&](int64_t together) {  // of the axis' elements
-      return (batch * (units / together) + threads - 1) / threads * together;
+      return divide_up(batch * (units / together), threads) * together;
     };
     int64_t best = 1;
     for (int64_t together = 2; together <= fits; ++together)
@@ -229,8 +230,8 @@ RowPacking rows_packed_together(const Contraction& c, const RegisterTile& tile, 
   }
   for (int64_t together = fits; 2 * together > fits; --together)
     if (units % together == 0 && is_even_share(batch * (units / together), target.threads)) return {together};
-  const int64_t blocks = (units + fits - 1) / fits;
-  const int64_t even = (blocks * batch + threads - 1) / threads * threads / batch;
+  const int64_t blocks = divide_up(units, fits);
+  const int64_t even = round_up(blocks * batch, threads) / batch;
   return {(units + std::max(blocks, even) - 1) / std::max(blocks, even)};
 }
 

@@ -24,6 +24,7 @@
 
 #include <functional>
 
+#include "runtime/rounding.h"
 #include "targets/analysis/block_relations.h"
 #include "targets/cpu/contraction/atom.h"
 #include "targets/cpu/contraction/match.h"

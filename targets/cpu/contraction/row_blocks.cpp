@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/rounding.h"
+
 namespace tw::cpu {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "runtime/memory.h"
+#include "runtime/rounding.h"
 
 namespace tw::cpu {
 namespace {
@@ -36,7 +37,7 @@ bool fits_registers(const RegisterTile& tile, const Target& target) {
 }
 
 double predict_cycles(const RegisterTile& tile, int64_t m, int64_t n_vectors, int64_t k, const Target& target) {
-  const int64_t full = m / tile.rows, rest = m % tile.rows, panels = (n_vectors + tile.vectors - 1) / tile.vectors;
+  const int64_t full = m / tile.rows, rest = m % tile.rows, panels = divide_up(n_vectors, tile.vectors);
   const auto tile_cycles = [&](int rows) {
     const double around = 20 + 2.0 * rows * tile.vectors;  // zeroing, epilogue, store
     return static_cast<double>(k) * step_cycles(rows, tile.vectors, target) + around;
@@ -66,7 +67,7 @@ double predict_traffic(const RegisterTile& tile, int64_t m, int64_t n_vectors, i
   constexpr double fewest_cycles_a_line = 3;
   const double vector_bytes = target.vector_bits / 8.0;
   const double step = step_cycles(static_cast<int>(std::min<int64_t>(tile.rows, m)), tile.vectors, target);
-  const int64_t panels = (n_vectors + tile.vectors - 1) / tile.vectors, tiles = (m + tile.rows - 1) / tile.rows;
+  const int64_t panels = divide_up(n_vectors, tile.vectors), tiles = divide_up(m, tile.rows);
   double cycles = conflict_cycles(tile, sweep.row_stride, target);  // of a tile and step
   // The panel is one stream, which prefetching hides the better the less of the cache's rate it takes.
   const double panel_bytes = tile.vectors * vector_bytes;
@@ -113,7 +114,7 @@ RegisterTile choose_tile(int64_t m, int64_t n_vectors, int64_t k, const Target& 
 RegisterTile panels_for_all(RegisterTile tile, int64_t n_vectors, int64_t batches, const Target& target) {
   constexpr int least_vectors = 4;
   const int64_t wanted = int64_t{16} * target.threads;
-  const auto panels = [&] { return batches * ((n_vectors + tile.vectors - 1) / tile.vectors); };
+  const auto panels = [&] { return batches * divide_up(n_vectors, tile.vectors); };
   while (tile.vectors >= 2 * least_vectors && panels() < wanted) tile.vectors /= 2;
   return tile;
 }

@@ -15,6 +15,7 @@
 // whole and left out when C is written.
 #include <algorithm>
 
+#include "runtime/rounding.h"
 #include "targets/cpu/contraction/packing.h"
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/match.h"
