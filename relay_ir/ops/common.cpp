@@ -211,6 +211,15 @@ NodeAttributes attributes_of(std::initializer_list<std::pair<std::string, Attrib
   return result;
 }
 
+NodeAttributes attributes_for(const Graph& graph, const Node& node, int axis, const Expr& extent) {
+  NodeAttributes attributes = node.attributes;
+  if (!attributes.has("shape")) return attributes;
+  std::vector<Expr> shape = graph.values[node.outputs[0]].type.shape;
+  shape[static_cast<size_t>(axis)] = extent;
+  attributes.set("shape", shape);
+  return attributes;
+}
+
 NDArray int_array(const std::vector<int64_t>& values, DType dtype) {
   NDArray result(dtype, {static_cast<int64_t>(values.size())});
   for (size_t i = 0; i < values.size(); ++i) result.set_int(static_cast<int64_t>(i), values[i]);

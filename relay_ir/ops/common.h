@@ -57,6 +57,8 @@ inline constexpr int64_t codes_of_8_bits = 256;
 // Examples: types from a dtype and a list of dimensions.
 TensorType tensor_type(DType dtype, const std::vector<int64_t>& dims);
 NodeAttributes attributes_of(std::initializer_list<std::pair<std::string, AttributeValue>> list);
+// The node's, for a result of so many elements along the axis: where they state its shape, they say so.
+NodeAttributes attributes_for(const Graph& graph, const Node& node, int axis, const Expr& extent);
 NDArray int_array(const std::vector<int64_t>& values, DType dtype = i64);   // rank 1
 NDArray float_array(const std::vector<double>& values, DType dtype = f32);  // rank 1
 

@@ -157,13 +157,7 @@ class ProductFolder {
         made(way.moves.empty(), *first->node, {copy_[first->node->inputs[0]], weight}, first->node->attributes);
     for (size_t i = way.moves.size(); i-- > 0;) {
       const auto& [move, axis] = way.moves[i];
-      NodeAttributes attributes = move->attributes;
-      if (attributes.has("shape")) {
-        std::vector<Expr> shape = graph_.values[move->outputs[0]].type.shape;
-        shape[static_cast<size_t>(axis)] = Expr(second->columns());
-        attributes.set("shape", shape);
-      }
-      result = made(i == 0, *move, {result}, attributes);
+      result = made(i == 0, *move, {result}, attributes_for(graph_, *move, axis, Expr(second->columns())));
     }
     if (!has_bias) return result;
     const ValueId bias = copy_.to().add_constant(node.name + ".bias", bias_of(way.bias, *second));

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "relay_ir/op.h"
+#include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
 #include "relay_ir/pattern.h"
 
@@ -159,14 +159,8 @@ class ResizeMover {
     for (const Node* resize : part.resizes) {
       std::vector<ValueId> inputs = copy_.inputs_of(*resize);
       inputs[0] = data;
-      NodeAttributes attributes = resize->attributes;
-      if (attributes.has("shape")) {
-        std::vector<Expr> shape = graph_.values[resize->outputs[0]].type.shape;
-        shape[1] = channels;
-        attributes.set("shape", shape);
-      }
       const Node& stead = resize->outputs[0] == node.inputs[0] ? node : *resize;
-      data = copy_.add(stead, *resize->op, inputs, attributes)[0];
+      data = copy_.add(stead, *resize->op, inputs, attributes_for(graph_, *resize, 1, channels))[0];
     }
     return data;
   }

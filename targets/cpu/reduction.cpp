@@ -81,6 +81,32 @@ TileLoops fuse_around_tiles(Schedule& schedule, std::vector<LoopRef> outer, cons
   return {as_one(schedule, outer), *row_tiles};
 }
 
+std::vector<Var> without(std::vector<Var> axes, const std::vector<Var>& some) {
+  std::erase_if(axes, [&](const Var& v) { return std::find(some.begin(), some.end(), v) != some.end(); });
+  return axes;
+}
+
+// With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's where the
+// row's pixels are vectors of channels, and the row itself where the vectors are along the last axis.
+struct Strip {
+  Var axis;
+  int64_t rows = 0;  // 0: padding stays a pass of its own
+};
+
+Strip choose_strip(Schedule& schedule, const BlockRef& padding, const BlockAnalysis& analysis, const Var& axis,
+                   const Var& row, int lanes, const Target& target) {
+  const std::vector<Var> spatial = analysis.spatial();
+  const size_t at = position_of(analysis, axis), at_row = position_of(analysis, row);
+  if (at_row > at + 1) {
+    const Var& around = spatial[at_row - 1];
+    const int64_t blocks = count_iterations(analysis, without(spatial, {row, around})) / lanes;
+    return {around, decide_strip(schedule, padding, analysis, around, std::max<int64_t>(1, blocks), target)};
+  }
+  if (at_row + 1 != at || at + 1 != spatial.size() || spatial.size() < 3 || analysis.is_open(row)) return {};
+  const int64_t blocks = count_iterations(analysis, without(spatial, {row, axis}));
+  return {row, decide_strip(schedule, padding, analysis, row, blocks, target)};
+}
+
 // Lanes are independent results along `axis`; a few positions of another axis, or vectors side by side, hide the
 // latency.
 void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var& axis, int lanes,
@@ -99,34 +125,15 @@ void schedule_over_spatial(Schedule& schedule, const BlockRef& block, const Var&
     row_axis = Var();
   const int64_t window = analysis.extent(analysis.reduce().back());
   int rows = row_axis.is_defined() ? decide_rows(schedule, as_int(analysis.iter(row_axis).extent), window, target) : 1;
-  // With a padded input, a task takes a strip of rows and pads its own part: the axis in front of the row's where the
-  // row's pixels are vectors of channels, and the axis in front of the vectors' where they are the row.
   const auto padding = find_padding(schedule, block);
-  Var strip_axis;
-  int64_t strip = 0;
-  if (padding && row_axis.is_defined() && position_of(analysis, row_axis) > position_of(analysis, axis) + 1) {
-    strip_axis = spatial[position_of(analysis, row_axis) - 1];
-    int64_t blocks = 1;
-    for (const Var& v : spatial) {
-      if (!(v == row_axis) && !(v == strip_axis)) blocks *= count_iterations(analysis, {v});
-    }
-    strip = decide_strip(schedule, *padding, analysis, strip_axis, std::max<int64_t>(1, blocks / lanes), target);
-  } else if (padding && row_axis.is_defined() && spatial.size() > 2 &&
-             position_of(analysis, row_axis) + 1 == position_of(analysis, axis) && axis == spatial.back() &&
-             as_int(analysis.iter(row_axis).extent)) {
-    strip_axis = row_axis;
-    int64_t blocks = 1;
-    for (const Var& v : spatial)
-      if (!(v == row_axis) && !(v == axis)) blocks *= count_iterations(analysis, {v});
-    strip = decide_strip(schedule, *padding, analysis, row_axis, blocks, target);
-    while (strip > 0 && strip % rows != 0) --rows;
-  }
+  const auto [strip_axis, strip] = padding && row_axis.is_defined()
+                                       ? choose_strip(schedule, *padding, analysis, axis, row_axis, lanes, target)
+                                       : Strip();
+  while (strip > 0 && strip_axis == row_axis && strip % rows != 0) --rows;
 
   int64_t vectors = 1;
   if (!row_axis.is_defined() && has_vectors) {
-    int64_t others = 1;
-    for (const Var& v : spatial)
-      if (!(v == axis)) others *= count_iterations(analysis, {v});
+    const int64_t others = count_iterations(analysis, without(spatial, {axis}));
     vectors = decide_vectors(schedule, analysis.extent(axis), others, lanes, target);
   }
   std::optional<LoopRef> row, row_tiles;

@@ -232,7 +232,7 @@ RowPacking rows_packed_together(const Contraction& c, const RegisterTile& tile, 
     if (units % together == 0 && is_even_share(batch * (units / together), target.threads)) return {together};
   const int64_t blocks = divide_up(units, fits);
   const int64_t even = round_up(blocks * batch, threads) / batch;
-  return {(units + std::max(blocks, even) - 1) / std::max(blocks, even)};
+  return {divide_up(units, std::max(blocks, even))};
 }
 
 }  // namespace
