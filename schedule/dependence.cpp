@@ -156,7 +156,7 @@ class EqualityProof {
       const auto* comparison = predicate.as<Binary>();
       if (!comparison || comparison->op != BinaryOp::lt) continue;
       // From a < b follows sum < sum + b - a.
-      const auto end = as_int(simplify(sum + comparison->b - comparison->a, assumptions_));
+      const auto end = bounds_of(simplify(sum + comparison->b - comparison->a, assumptions_), assumptions_).high;
       if (end) range.high = std::min(*range.high, *end - 1);
     }
     return factor * (*range.high - *range.low);
