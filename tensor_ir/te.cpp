@@ -24,7 +24,7 @@ Indices probe_of(const char* prefix, const std::vector<Expr>& extents) {
 std::shared_ptr<const Stage> make_stage(
     const std::string& name, const std::vector<Tensor>& uses, const Buffer& output, const std::vector<Expr>& shape,
     const std::vector<Expr>& reduce_extents,
-    const std::function<Stmt(const Indices&, const Indices&, Stmt& init)>& make_body) {
+    const std::function<Stmt(const Indices&, const Indices&, Stmt& init)>& make_body, Attributes attributes = {}) {
   std::vector<IterVar> iters;
   std::vector<Var> loops;
   std::vector<Expr> extents;
@@ -38,7 +38,7 @@ std::shared_ptr<const Stage> make_stage(
   for (size_t i = 0; i < shape.size(); ++i) add("i", "vi", i, shape[i], IterKind::spatial, spatial);
   for (size_t i = 0; i < reduce_extents.size(); ++i) add("r", "vr", i, reduce_extents[i], IterKind::reduce, reduce);
   Stmt init, body = make_body(spatial, reduce, init);
-  Stmt nest = make_stmt<Block>(name, std::move(iters), Expr(), init, body);
+  Stmt nest = make_stmt<Block>(name, std::move(iters), Expr(), init, body, std::move(attributes));
   for (size_t i = loops.size(); i-- > 0;) nest = make_stmt<For>(loops[i], extents[i], LoopKind::serial, nest);
   auto stage = std::make_shared<Stage>();
   stage->name = name;
@@ -100,11 +100,10 @@ Tensor placeholder(const Buffer& buffer) {
 }
 
 Tensor compute(std::string name, std::vector<Expr> shape, const std::vector<Tensor>& uses,
-               const std::function<Expr(const Indices&)>& value) {
+               const std::function<Expr(const Indices&)>& value, Attributes attributes) {
   const Buffer output(name, value(probe_of("p", shape)).dtype(), shape);
-  return Tensor(output, make_stage(name, uses, output, shape, {}, [&](const Indices& s, const Indices&, Stmt&) {
-                  return store(output, s, value(s));
-                }));
+  const auto body = [&](const Indices& s, const Indices&, Stmt&) { return store(output, s, value(s)); };
+  return Tensor(output, make_stage(name, uses, output, shape, {}, body, std::move(attributes)));
 }
 
 Tensor reduce(std::string name, std::vector<Expr> shape, std::vector<Expr> reduce_extents, Combiner combiner,

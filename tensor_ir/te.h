@@ -51,8 +51,9 @@ using Indices = std::vector<Expr>;  // the iteration variables
 Tensor placeholder(std::string name, std::vector<Expr> shape, DType dtype = f32);
 Tensor placeholder(const Buffer& buffer);
 // `inputs` are found from the Loads of the result, through a registry of the tensors passed in `uses`.
+// `attributes`: of the block, what a schedule cannot see in it.
 Tensor compute(std::string name, std::vector<Expr> shape, const std::vector<Tensor>& uses,
-               const std::function<Expr(const Indices& spatial)>& value);
+               const std::function<Expr(const Indices& spatial)>& value, Attributes attributes = {});
 // identity: the combiner's, unless given.  The accumulation has the dtype of the value.
 Tensor reduce(std::string name, std::vector<Expr> shape, std::vector<Expr> reduce_extents, Combiner combiner,
               const std::vector<Tensor>& uses,

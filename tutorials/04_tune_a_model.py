@@ -2,7 +2,7 @@
 
     ./dev run python tutorials/04_tune_a_model.py [--budget 10m]
 
-Default schedules come from analysis.  Where analysis errs, measuring finds better ones: the tuner tries which 3×3
+Default schedules come from analysis.  Where analysis errs, measuring finds better ones: the tuner tries which
 convolutions go by Winograd's filtering and which products by Strassen's algorithm in runs of the network, then
 schedules for each kernel, in a process of its own that cannot harm the job, and keeps every result in a database.
 """

@@ -49,7 +49,8 @@ Precision = Annotated[
     typer.Option(help="The precision of convolutions and matrix products: f32, tf32 (on GPUs), bf16 or f16."),
 ]
 Winograd = Annotated[
-    bool, typer.Option(help="Use Winograd's algorithm for 3×3 convolutions. It is faster and rounds a little more.")
+    bool,
+    typer.Option(help="Use Winograd's algorithm for convolutions of 3×3, or 3. It is faster and rounds a little more."),
 ]
 Strassen = Annotated[
     bool, typer.Option(help="Use Strassen's algorithm for large products. It is faster and rounds a little more.")

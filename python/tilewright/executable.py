@@ -492,14 +492,14 @@ def compile(
     does so with weights only, as "bf16" does where the CPU has no bf16 products (with those that a run waits for);
     "tf32" rounds operands of convolutions, matrix products and attention to tf32 as a GPU's tensor cores multiply them,
     and stores f32.
-    `winograd`: whether 3×3 convolutions of f32 may go by Winograd's filtering where that is faster; each adds a
-    rounding error of at most 5e-5 of its output's magnitude.  `strassen`: whether products and 1×1 convolutions of f32
-    by weights may go by Strassen's algorithm where that is faster; each result rounds two to four times as much as its
-    plain sum, and the weights are 7/4 or 49/16 times as large, by 16 MB at most.  `in_place`: output → input, such as
-    {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND, ScatterElements,
-    TensorScatter, GroupQueryAttention or a te.update changes in it; what cannot be done so is refused.  `db`: a
-    database of tuned schedules and choices of the network (tw.tune); what it has no record of for exactly this target
-    and number of threads stays as it is by default.
+    `winograd`: whether convolutions of f32 by 3×3, or 3, may go by Winograd's filtering where that is faster; each
+    adds a rounding error of at most 5e-5 of its output's magnitude.  `strassen`: whether products and 1×1 convolutions
+    of f32 by weights may go by Strassen's algorithm where that is faster; each result rounds two to four times as much
+    as its plain sum, and the weights are 7/4 or 49/16 times as large, by 16 MB at most.  `in_place`: output → input,
+    such as {"present.0.key": "past.0.key"}: a run takes one array for both and writes only what ScatterND,
+    ScatterElements, TensorScatter, GroupQueryAttention or a te.update changes in it; what cannot be done so is refused.
+    `db`: a database of tuned schedules and choices of the network (tw.tune); what it has no record of for exactly this
+    target and number of threads stays as it is by default.
     `profiles`: sizes of open dimensions, such as [{"batch": 1, "seq": 128}, {"batch": 1, "seq": (1, 32, 64)}], that get
     kernels of their own, those of a model compiled for them; each is exact, (min, max) or (min, opt, max).  A run takes
     those of the first profile that its sizes fit, and the model's where there is none.  `specialise`: sizes that a run

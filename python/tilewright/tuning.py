@@ -149,7 +149,7 @@ def tune(
 ) -> TuneReport:
     """Tries what a model leaves open for as long as `budget` says, and keeps what it learns in `db`.
 
-    First choices of the network: which 3×3 convolutions go by Winograd's filtering and in which tiles, which products
+    First choices of the network: which convolutions go by Winograd's filtering and in which tiles, which products
     by Strassen's algorithm, which convolutions are one kernel, where attention goes over its keys in parts.  Then
     schedules for the kernels of the network that is fastest.
 

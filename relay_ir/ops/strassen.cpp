@@ -165,7 +165,7 @@ OpDef strassen_product_op() {
             return product(joined({{Expr(static_cast<int64_t>(point)), s[axes + 2]}, tiles.number(s, 0), {s[axes]}}));
           });
         });
-    return {te::compute("bilinear_result", shape, {part, row_scale, column_scale}, [&](const te::Indices& s) {
+    const auto result = [&](const te::Indices& s) {
       Expr row = 0;
       for (int d = 1, r = 0; d < x.rank(); ++d)
         if (d != axis) row = row * of_rows[r++] + s[d];
@@ -177,7 +177,8 @@ OpDef strassen_product_op() {
                              Expr(static_cast<int64_t>(point))}}));
       });
       return scaled * column_scale({s[axis]}) * row_scale(joined({tile, {of_tile}}));
-    })};
+    };
+    return {te::compute("bilinear_result", shape, {part, row_scale, column_scale}, result, {{"tile", parts}})};
   };
   const NodeAttributes of_images = attributes_of({{"axis", 1}});
   op.examples = {{{tensor_type(f32, {1, 5, 4}), tensor_type(f32, {7, 2, 3}), tensor_type(f32, {6})}, {}},

@@ -1,16 +1,16 @@
-// 3×3 convolutions with stride 1 or 2 and known weights by Winograd's minimal filtering, where its rounding error is
-// small and it is decided so: by analysis where it is predicted to be faster.
+// Convolutions of windows of 3×3, or 3 along one axis, with stride 1 or 2 and known weights by Winograd's minimal
+// filtering, where its rounding error is small and it is decided so: by analysis where it is predicted to be faster.
 //
 //   conv(x, w, pads, stride, dilation)   ⇒   winograd_conv(x, G w Gᵀ, pads, stride, dilation, tile)
 //
-// Of three dimensions those that take each slice, and in which the window has 3×3 elements in a slice.
+// Of three axes two are filtered at most; along the first the window may be of any extent.
 //
 // Where the target multiplies operands of fewer bits faster than f32, and these are asked for, the direct sum is of
 // them: the filtering, which stays in f32, has more to beat.
 //
-// The transformed weights are 4 times (m = 2: 16/9 times) the size of the original ones.  In deep layers with few tiles
-// they are used faster than memory brings them: there the smaller tile or the direct sum is faster, and the process
-// stays small.
+// The transformed weights are 4 times (m = 2: 16/9 times) the size of the original ones, or twice (4/3 times) along one
+// axis.  In deep layers with few tiles they are used faster than memory brings them: there the smaller tile or the
+// direct sum is faster, and the process stays small.
 #include <algorithm>
 
 #include "relay_ir/ops/common.h"
@@ -27,103 +27,117 @@ constexpr double largest_error = 5e-5;            // of the output's magnitude
 constexpr int64_t direct = 0;                     // a choice beside the tiles
 constexpr double most_waiting_bytes = 256 << 20;  // of transformed data in memory
 
-struct Shape3x3 {
-  int64_t images, inputs, outputs, rows, columns;  // of the output map, slices as images; inputs of a group
-  int64_t slices;                                  // of the window
+struct Filtering {
+  int64_t images, inputs, outputs;  // maps of filtered axes; inputs of a group
+  std::vector<int64_t> sizes;       // of the output along the filtered axes
+  int64_t slices;                   // of the window
   int64_t stride, dilation, groups;
   bool is_open;  // sizes are such as maps usually have
 
   int64_t summed() const { return slices * inputs; }
+  int64_t window() const { return sizes.size() == 2 ? 9 : 3; }
+  WinogradFilter filter(int64_t tile) const { return winograd_filter(tile, stride, sizes.size()); }
 };
 
-std::optional<Shape3x3> match(const Graph& graph, const Node& node) {
+std::optional<Filtering> match(const Graph& graph, const Node& node) {
   const auto form = linear_of(graph, node);
   if (!form || form->filter_axis != 0 || !graph.is_constant(node.inputs[1])) return std::nullopt;
   if (!node.attributes.get_string("result").empty()) return std::nullopt;  // of small elements
   const NDArray& weight = *graph.values[node.inputs[1]].constant;
-  const int rank = weight.rank();
-  if (weight.dtype() != f32 || (rank != 4 && rank != 5)) return std::nullopt;
+  if (weight.dtype() != f32 || weight.rank() < 3 || weight.rank() > 5) return std::nullopt;
+  const std::vector<int64_t> window(weight.shape().begin() + 2, weight.shape().end());
+  const std::vector<size_t> filtered = filtered_axes(window);
+  if (filtered.empty()) return std::nullopt;
   const auto uses = axes_of(graph, node)[0];
-  const AxisUse &row = uses[rank - 2], &first = uses[2];
-  const auto is_of_three = [&](const AxisUse& use) {
-    return use.kind == AxisUse::Kind::window && use.size == 3 && use.stride == row.stride &&
-           use.dilation == row.dilation && (use.stride == 1 || (use.stride == 2 && use.dilation == 1));
-  };
-  if (!std::all_of(uses.end() - 2, uses.end(), is_of_three)) return std::nullopt;
-  const bool has_slices = rank == 5;
-  const bool is_every_slice = first.kind == AxisUse::Kind::window && first.stride == 1 && first.dilation == 1;
-  if (has_slices && !first.is_same(2) && !is_every_slice) return std::nullopt;
+  const AxisUse& last = uses[2 + filtered.back()];
   const TensorType& type = graph.values[node.outputs[0]].type;
   const Shape out = typical_shape(type);
-  return Shape3x3{.images = has_slices ? out[0] * out[2] : out[0],
-                  .inputs = weight.shape()[1],
-                  .outputs = weight.shape()[0],
-                  .rows = out[rank - 2],
-                  .columns = out[rank - 1],
-                  .slices = has_slices ? weight.shape()[2] : 1,
-                  .stride = row.stride,
-                  .dilation = row.dilation,
-                  .groups = form->groups,
-                  .is_open = !static_shape(type)};
+  Filtering result{.images = out[0],
+                   .inputs = weight.shape()[1],
+                   .outputs = weight.shape()[0],
+                   .sizes = {},
+                   .slices = 1,
+                   .stride = last.stride,
+                   .dilation = last.dilation,
+                   .groups = form->groups,
+                   .is_open = !static_shape(type)};
+  if (last.stride != 1 && (last.stride != 2 || last.dilation != 1)) return std::nullopt;
+  for (size_t d = 0; d < window.size(); ++d) {
+    const AxisUse& use = uses[2 + d];
+    const bool is_window = use.kind == AxisUse::Kind::window;
+    if (std::ranges::count(filtered, d) != 0) {
+      if (!is_window || use.stride != last.stride || use.dilation != last.dilation) return std::nullopt;
+      result.sizes.push_back(out[2 + d]);
+    } else {
+      const bool is_summed = d == 0 && window.size() == 3;
+      const bool is_every_slice = is_window && use.stride == 1 && use.dilation == 1 && (is_summed || window[d] == 1);
+      if (!use.is_same(static_cast<int>(2 + d)) && !is_every_slice) return std::nullopt;
+      result.images *= out[2 + d], result.slices *= window[d];
+    }
+  }
+  return result;
 }
 
-int64_t count_tiles(const Shape3x3& s, int64_t tile) {
-  const auto tiles_along = [&](int64_t size) { return s.dilation * divide_up(size, tile * s.dilation); };
-  return s.images * tiles_along(s.rows) * tiles_along(s.columns);
+int64_t count_tiles(const Filtering& f, int64_t tile) {
+  int64_t tiles = f.images;
+  for (const int64_t size : f.sizes) tiles *= f.dilation * divide_up(size, tile * f.dilation);
+  return tiles;
 }
 
-double transformed_bytes(const Shape3x3& s, int64_t tile) {
-  const double size = winograd_transform(tile, s.stride).size();
-  return size * size * static_cast<double>(count_tiles(s, tile) * s.groups * s.inputs * f32.bytes());
+double transformed_bytes(const Filtering& f, int64_t tile) {
+  return f.filter(tile).points() * static_cast<double>(count_tiles(f, tile) * f.groups * f.inputs * f32.bytes());
 }
 
 // Cycles, by the large terms, of all workers together: work divides among them.
-double predict(const Shape3x3& s, int64_t tile, Precision of_direct, const Target& target) {
+double predict(const Filtering& f, int64_t tile, Precision of_direct, const Target& target) {
   const double workers = std::max(1, target.threads), ports = target.fma_ports;
   const double memory_rate = std::min(target.memory_rate, workers * target.core_memory_rate);
   // Whatever a cache could hold of one layer, the other layers' weights come in between: each run reads them from
   // memory.  `bytes`: for an input channel and an output channel.
-  const auto weight_cycles = [&](double bytes) { return bytes * s.summed() * s.outputs / memory_rate; };
-  const double direct_bytes = 9.0 * storage_of(of_direct).bytes();
+  const auto weight_cycles = [&](double bytes) { return bytes * f.summed() * f.outputs / memory_rate; };
+  const double direct_bytes = static_cast<double>(f.window() * storage_of(of_direct).bytes());
   if (tile == direct) {
     // The direct sum leaves out what the outer elements of a wide window find in the padding.
-    const auto elements = [&](int64_t size) {
-      return 1.0 + 2.0 * static_cast<double>(std::max<int64_t>(0, size - s.dilation)) / static_cast<double>(size);
-    };
-    const double products = (s.dilation == 1 ? 9.0 : elements(s.rows) * elements(s.columns)) * s.images * s.rows *
-                            s.columns * s.summed() * s.outputs / product_rate(of_direct, target);
-    return std::max(products / target.lanes(f32) / ports / workers, weight_cycles(direct_bytes));
+    double elements = f.images * f.summed() * f.outputs / product_rate(of_direct, target);
+    for (const int64_t size : f.sizes) {
+      const auto inside = static_cast<double>(std::max<int64_t>(0, size - f.dilation)) / static_cast<double>(size);
+      elements *= size * (f.dilation == 1 ? 3 : 1 + 2 * inside);
+    }
+    return std::max(elements / target.lanes(f32) / ports / workers, weight_cycles(direct_bytes));
   }
   const auto vectors = [&](int64_t channels) { return static_cast<double>(divide_up(channels, target.lanes(f32))); };
-  const double size = winograd_transform(tile, s.stride).size(), points = size * size, bytes = points * f32.bytes();
-  const auto tiles = static_cast<double>(count_tiles(s, tile));
+  const double points = f.filter(tile).points(), bytes = points * f32.bytes();
+  const auto tiles = static_cast<double>(count_tiles(f, tile)), axes = static_cast<double>(f.sizes.size());
   // Register tiles of few rows wait for their loads.
-  const double products = points * tiles * s.summed() * vectors(s.outputs) / ports * std::max(1.0, 6.0 / tiles);
-  // A load, a store, and on average 3 multiply-adds each for rows and columns.
-  const double transforms = points * tiles * (vectors(s.groups * s.inputs) + vectors(s.outputs)) * (2.0 + 6.0 / ports);
+  const double products = points * tiles * f.summed() * vectors(f.outputs) / ports * std::max(1.0, 6.0 / tiles);
+  // A load, a store, and on average 3 multiply-adds along each axis.  Where one axis is filtered, which saves half of
+  // the products at best, what short sums take to begin and to leave counts as well: fitted to chains of layers of 16
+  // to 512 channels, on a core alone and beside busy neighbours (Zen 4).
+  const double moved = axes > 1 ? 2 : 29;
+  const double transforms =
+      points * tiles * (vectors(f.groups * f.inputs) + vectors(f.outputs)) * (moved + 3.0 * axes / ports);
   // Data that several slices of the result are made of wait in memory.
-  const double waiting = s.slices > 1 ? 2 * transformed_bytes(s, tile) / memory_rate : 0;
+  const double waiting = f.slices > 1 ? 2 * transformed_bytes(f, tile) / memory_rate : 0;
   // What is added to the weights is also loaded once more at the start and stays: it has to save its own reading.
   const double added = weight_cycles(bytes - direct_bytes);
   return std::max(products / workers, weight_cycles(bytes)) + transforms / workers + waiting + added;
 }
 
 // The direct sum, and the tiles that round well enough.
-std::vector<Candidate> admissible(const Shape3x3& shape, const NDArray& weight, Precision of_direct,
+std::vector<Candidate> admissible(const Filtering& f, const NDArray& weight, Precision of_direct,
                                   const PassContext& context) {
   const Target& target = context.target;
-  std::vector<Candidate> candidates{{{direct}, predict(shape, direct, of_direct, target)}};
+  std::vector<Candidate> candidates{{{direct}, predict(f, direct, of_direct, target)}};
   const int64_t lanes = target.lanes(f32);
-  if (shape.inputs < lanes || shape.outputs < lanes) return candidates;
+  if (f.inputs < lanes || f.outputs < lanes) return candidates;
   // Vectors are of one group, which reads whole vectors; sums over only one do not pay for the transforms.
-  const bool has_whole_vectors = shape.inputs % lanes == 0 && shape.outputs / shape.groups % lanes == 0;
-  if (shape.groups > 1 && (!has_whole_vectors || shape.inputs == lanes)) return candidates;
+  const bool has_whole_vectors = f.inputs % lanes == 0 && f.outputs / f.groups % lanes == 0;
+  if (f.groups > 1 && (!has_whole_vectors || f.inputs == lanes)) return candidates;
   for (const int64_t tile : {2, 4}) {
     // The transformed data of all slices: of the larger tile 9/4 times the map, whose size may be known in a run only.
-    if (shape.slices > 1 && (shape.is_open ? tile == 2 : transformed_bytes(shape, tile) > most_waiting_bytes)) continue;
-    if (context.allows(winograd, {tile}) &&
-        winograd_error(weight, winograd_transform(tile, shape.stride)) <= largest_error)
-      candidates.push_back({{tile}, predict(shape, tile, of_direct, target)});
+    if (f.slices > 1 && (f.is_open ? tile == 2 : transformed_bytes(f, tile) > most_waiting_bytes)) continue;
+    if (context.allows(winograd, {tile}) && winograd_error(weight, f.filter(tile)) <= largest_error)
+      candidates.push_back({{tile}, predict(f, tile, of_direct, target)});
   }
   return candidates;
 }
@@ -138,8 +152,8 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
   std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
   for_each_in_parallel(graph.nodes.size(), 0, [&](size_t i) {
     const Node& node = graph.nodes[i];
-    if (const auto shape = match(graph, node))
-      candidates[i] = admissible(*shape, *graph.values[node.inputs[1]].constant, of_direct, context);
+    if (const auto found = match(graph, node))
+      candidates[i] = admissible(*found, *graph.values[node.inputs[1]].constant, of_direct, context);
   });
   GraphCopy copy(graph);
   return copy.rewrite([&](const Node& node) {
@@ -147,19 +161,20 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     if (candidates[i].empty()) return no_value;
     const int64_t tile = context.decide(graph, {i}, winograd, candidates[i], fastest_way(candidates[i])).at(0);
     if (tile == direct) return no_value;
-    std::vector<int64_t> pads = node.attributes.get_ints("pads");
     const NDArray& weight = *graph.values[node.inputs[1]].constant;
-    if (pads.empty()) pads.assign(2 * (weight.rank() - 2), 0);
-    const AxisUse use = axes_of(graph, node)[0].back();
+    const std::vector<int64_t> window(weight.shape().begin() + 2, weight.shape().end());
+    std::vector<int64_t> pads = node.attributes.get_ints("pads");
+    if (pads.empty()) pads.assign(2 * window.size(), 0);
+    const Filtering found = match(graph, node).value();
     const ValueId constant =
-        copy.to().add_constant(node.name + ".winograd", winograd_weight(weight, winograd_transform(tile, use.stride)));
+        copy.to().add_constant(node.name + ".winograd", winograd_weight(weight, found.filter(tile)));
     return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant},
                     attributes_of({{"tile", tile},
+                                   {"window", window},
                                    {"pads", pads},
-                                   {"dilation", use.dilation},
-                                   {"stride", use.stride},
-                                   {"slices", weight.rank() == 5 ? weight.shape()[2] : 1},
-                                   {"groups", linear_of(graph, node)->groups}}))[0];
+                                   {"dilation", found.dilation},
+                                   {"stride", found.stride},
+                                   {"groups", found.groups}}))[0];
   });
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/rounding.h"
 #include "targets/cpu/contraction/output.h"
 #include "targets/cpu/default_schedule.h"
+#include "tensor_ir/match.h"
 
 namespace tw::cpu {
 namespace {
@@ -34,8 +35,9 @@ struct Sizes {
   int64_t together;                // neighbouring outputs that read the same inputs by weights of the same block
   int64_t slices;                  // of the window, whose data are tiles some way on
   bool is_by_image;                // the tiles are of one image
-  std::vector<int64_t> tile;       // its extents along the result's rows: their axes, or all of these as one
+  std::vector<int64_t> tile;       // its extents along the axes of the result's rows, or along all of these as one
   int64_t dilation;                // of rows of a tile: those between are of other tiles
+  bool has_joined_rows;            // a tile is of all axes of rows as one: Strassen's
   int64_t column_blocks;           // of the result, each of as many channels as outputs
   double sums;                     // a point: additions of a transform
 
@@ -43,35 +45,30 @@ struct Sizes {
   bool is_divided() const { return column_blocks > 1 || together < outputs; }
 };
 
-// Elements of the data between neighbours of a tile along its last axis.
-int64_t dilation_of(const Schedule& schedule) {
-  const BlockAnalysis analysis = analyse(schedule.node(rows));
-  const Var last = analysis.spatial().back();
-  const Expr& index = analysis.reads.at(0).indices.back();
-  const auto at = [&](int64_t position) { return substitute(index, {{last, Expr(position)}}); };
-  return as_int(simplify(at(1) - at(0))).value_or(1);
+// What the last stage states of its tiles.
+int64_t stated(const Schedule& schedule, const std::string& fact) {
+  const Attributes& facts = schedule.node(finished).attributes;
+  const auto found = facts.find(fact);
+  return found == facts.end() ? 1 : std::get<int64_t>(found->second);
 }
 
 // The stages' axes are xi, nu, an image where the batch is open, a tile (of it), a channel; or tile and channel first.
 // `channels`: of the result.
 std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
-  const BlockAnalysis of_data = analyse(schedule.node(data)), of_product = analyse(schedule.node(product)),
-                      of_columns = analyse(schedule.node(columns));
-  const std::vector<Var> axes = of_product.spatial(), column_axes = of_columns.spatial();
-  const std::vector<Var> summed = of_product.reduce();
+  const BlockAnalysis of_data = analyse(schedule.node(data)), of_product = analyse(schedule.node(product));
+  const std::vector<Var> axes = of_product.spatial(), summed = of_product.reduce();
   const int64_t tiles = of_product.typical_extent(axes.at(axes.size() - 2)),
                 inputs = of_data.extent(of_data.spatial().back()), outputs = of_product.extent(axes.back()),
                 reduced = of_product.extent(summed.back()),
                 slices = summed.size() > 1 ? of_product.extent(summed.front()) : 1;
   if (tiles < 1 || inputs < 1 || outputs < 1) return std::nullopt;
-  const int64_t column_blocks = divide_up(channels, outputs),
-                side = of_columns.extent(column_axes.at(column_axes.size() - 2));
-  const bool is_strassen = column_blocks > 1;
-  std::vector<int64_t> tile{column_blocks};
-  if (!is_strassen) {
-    tile.assign(analyse(schedule.node(finished)).spatial().size() - 2, side);
-    if (tile.size() == 3) tile[0] = 1;
-  }
+  const int64_t of_joined_rows = stated(schedule, "tile");
+  const bool has_joined_rows = of_joined_rows > 1;
+  std::vector<int64_t> tile;
+  if (has_joined_rows) tile = {of_joined_rows};
+  const size_t rank = analyse(schedule.node(finished)).spatial().size();
+  for (size_t d = 2; d < rank && !has_joined_rows; ++d) tile.push_back(stated(schedule, "tile_" + std::to_string(d)));
+  const auto filtered = std::ranges::count_if(tile, [](int64_t side) { return side > 1; });
   return Sizes{.points = of_product.extent(axes.at(0)) * of_product.extent(axes.at(1)),
                .tiles = tiles,
                .inputs = inputs,
@@ -81,9 +78,10 @@ std::optional<Sizes> sizes_of(const Schedule& schedule, int64_t channels) {
                .slices = slices,
                .is_by_image = axes.size() > 4,
                .tile = tile,
-               .dilation = is_strassen ? 1 : dilation_of(schedule),
-               .column_blocks = column_blocks,
-               .sums = is_strassen ? 1.5 : 6};
+               .dilation = stated(schedule, "dilation"),
+               .has_joined_rows = has_joined_rows,
+               .column_blocks = divide_up(channels, outputs),
+               .sums = has_joined_rows ? 1.5 : 3.0 * static_cast<double>(filtered)};
 }
 
 // The result's axis that finds its channel among those of the columns.
@@ -316,13 +314,13 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   std::vector<LoopRef> outer, inner;
   std::vector<LoopRef> of_rows(loops.begin() + 1, loops.end());
   of_rows.erase(of_rows.begin() + static_cast<std::ptrdiff_t>(channels - 1));
-  if (sizes->tile.size() == 1) {
+  if (sizes->has_joined_rows) {
     schedule.reorder(in_order(loops[0], of_rows, loops[channels]));
     of_rows = {as_one(schedule, of_rows)};
   }
   const bool is_dilated = sizes->dilation > 1;
   for (size_t d = 0; d < of_rows.size(); ++d) {
-    if (sizes->tile[d] == 1) {  // slices
+    if (sizes->tile[d] == 1) {
       outer.push_back(of_rows[d]);
       continue;
     }

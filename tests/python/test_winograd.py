@@ -1,4 +1,4 @@
-"""3×3 convolutions by Winograd's minimal filtering, where analysis chooses it and it is allowed.
+"""Convolutions of 3×3, or 3, by Winograd's minimal filtering, where analysis chooses it and it is allowed.
 
 Edges, pads and partial blocks: tests/unit/relay_ir/winograd_test.cpp.
 """
@@ -86,29 +86,58 @@ def test_open_maps(batch, pads, residual):
             assert np.abs(executable.run(feed)["y"] - expected).max() <= 5e-5 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("is_open", [False, True])
-@pytest.mark.parametrize("slices", [1, 3])
-def test_slices(slices, is_open):
-    """Of video: windows of 3×3×3 elements, and of 3×3 in each slice."""
-    rng = np.random.default_rng(slices)
-    weight = (rng.standard_normal((64, 48, slices, 3, 3)) / np.sqrt(9 * 48 * slices)).astype(np.float32)
-    pads = [slices // 2, 1, 1] * 2
+def convolution_of(window, pads, names, sizes, seed, channels=48):
+    """A model y = relu(conv(x, w)) to 64 channels more, with open `names` or fixed `sizes`: batch and map."""
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal((channels + 64, channels, *window)) / np.sqrt(channels * np.prod(window))
+    weight = weight.astype(np.float32)
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], pads=pads),
         helper.make_node("Relu", ["c"], ["y"]),
     ]
-    shape = ["n", 48, "d", "h", "w"] if is_open else [2, 48, 5, 26, 19]
+    batch, *of_map = names or sizes
     graph = helper.make_graph(
         nodes,
-        "video",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        "convolution",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, channels, *of_map])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(weight, "w")],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
-    for sizes in [(1, 1, 2, 3), (2, 5, 26, 19), (3, 2, 9, 40)] if is_open else [(2, 5, 26, 19)]:
-        batch, *of_map = sizes
-        check(model, {"x": rng.standard_normal((batch, 48, *of_map)).astype(np.float32)})
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+def check_at(model, sizes, seed, channels=48):
+    rng = np.random.default_rng(seed)
+    for batch, *of_map in sizes:
+        check(model, {"x": rng.standard_normal((batch, channels, *of_map)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("slices", [1, 3])
+def test_slices(slices, is_open):
+    """Of video: windows of 3×3×3 elements, and of 3×3 in each slice."""
+    size = (2, 5, 26, 19)
+    names = ["n", "d", "h", "w"] if is_open else None
+    model = convolution_of((slices, 3, 3), [slices // 2, 1, 1] * 2, names, size, slices)
+    check_at(model, [(1, 1, 2, 3), size, (3, 2, 9, 40)] if is_open else [size], slices)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_sequences(is_open):
+    """Tiles along the only axis there is."""
+    model = convolution_of((3,), [1, 1], ["n", "length"] if is_open else None, (2, 700), 3, 192)
+    check_at(model, [(1, 1), (1, 5), (2, 700), (3, 64)] if is_open else [(2, 700)], 3, 192)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("window", [(1, 3), (3, 1), (3, 1, 1)])
+def test_one_axis_of_a_map(window, is_open):
+    """The others are as many maps."""
+    size = (2, 36, 40) if len(window) == 2 else (2, 9, 14, 15)
+    names = list("nhw") if len(window) == 2 else list("ndhw")
+    model = convolution_of(window, [extent // 2 for extent in window] * 2, names if is_open else None, size, 3, 192)
+    smallest = (1,) * len(size)
+    check_at(model, [smallest, size, (3, *(extent + 3 for extent in size[1:]))] if is_open else [size], 3, 192)
 
 
 @pytest.mark.parametrize("residual", [False, True])

@@ -30,7 +30,7 @@ TEST(Winograd, WeightsAreTransformedAsDefined) {
       NDArray weight(f32, {outputs, inputs, 3, 3});
       for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, distribution(random));
       const WinogradTransform& transform = winograd_transform(tile, stride);
-      const NDArray result = winograd_weight(weight, transform);
+      const NDArray result = winograd_weight(weight, winograd_filter(tile, stride, 2));
       const int size = transform.size();
       ASSERT_EQ(result.shape(), (Shape{size * size, inputs, outputs}));
       for (int64_t o = 0; o < outputs; ++o) {
@@ -52,19 +52,48 @@ TEST(Winograd, WeightsAreTransformedAsDefined) {
   }
 }
 
+// Of windows along one axis, wherever that is, each filter by itself.
+TEST(Winograd, WeightsOfOneAxisAreTransformedAlongIt) {
+  for (const int64_t tile : {2, 4}) {
+    const WinogradFilter filter = winograd_filter(tile, 1, 1);
+    for (const Shape& shape : {Shape{2, 3, 3}, {2, 3, 1, 3}, {2, 3, 3, 1}, {2, 3, 3, 1, 1}}) {
+      NDArray weight(f32, shape);
+      for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, static_cast<double>(i % 7) - 3);
+      const NDArray result = winograd_weight(weight, filter);
+      ASSERT_EQ(result.shape(), (Shape{tile + 2, 3, 2}));
+      for (int64_t p = 0; p < tile + 2; ++p)
+        for (int64_t i = 0; i < 6; ++i) {
+          double expected = 0;
+          for (int64_t k = 0; k < 3; ++k)
+            expected += filter.columns.weight[p][k] * weight.get_float((i % 2 * 3 + i / 2) * 3 + k);
+          EXPECT_NEAR(result.get_float(p * 6 + i), expected, 1e-6);
+        }
+    }
+  }
+}
+
+TEST(Winograd, FiltersTheLastAxesOfThree) {
+  using Axes = std::vector<size_t>;
+  EXPECT_EQ(filtered_axes({3, 3}), (Axes{0, 1}));
+  EXPECT_EQ(filtered_axes({3, 3, 3}), (Axes{1, 2}));
+  EXPECT_EQ(filtered_axes({3, 1, 1}), (Axes{0}));
+  EXPECT_EQ(filtered_axes({5, 1, 3}), (Axes{2}));
+  EXPECT_EQ(filtered_axes({5, 1}), Axes());
+}
+
 // The transformed weights of a window's slices come one slice after the other.
 TEST(Winograd, WeightsOfSlicesFollowEachOther) {
   const int64_t outputs = 2, inputs = 3, slices = 2;
   NDArray weight(f32, {outputs, inputs, slices, 3, 3});
   for (int64_t i = 0; i < weight.size(); ++i) weight.set_float(i, static_cast<double>(i % 7) - 3);
-  const WinogradTransform& transform = winograd_transform(2);
-  const NDArray all = winograd_weight(weight, transform);
-  const int64_t points = transform.size() * transform.size();
+  const WinogradFilter filter = winograd_filter(2, 1, 2);
+  const NDArray all = winograd_weight(weight, filter);
+  const int64_t points = filter.points();
   ASSERT_EQ(all.shape(), (Shape{points, slices * inputs, outputs}));
   for (int64_t slice = 0; slice < slices; ++slice) {
     NDArray own(f32, {outputs, inputs, 3, 3});
     for (int64_t i = 0; i < own.size(); ++i) own.set_float(i, weight.get_float((i / 9 * slices + slice) * 9 + i % 9));
-    const NDArray transformed = winograd_weight(own, transform);
+    const NDArray transformed = winograd_weight(own, filter);
     for (int64_t p = 0; p < points; ++p)
       for (int64_t i = 0; i < inputs * outputs; ++i)
         EXPECT_EQ(all.get_float((p * slices + slice) * inputs * outputs + i),
@@ -233,24 +262,29 @@ TEST(Winograd, AsksAndObeys) {
     choose_winograd(graph, {.target = parse_target(name), .source = same});
 }
 
-// relu(conv(x, w) + b [+ r]) of one 3×3 convolution.
+// relu(conv(x, w) + b [+ r]) of one convolution.
 struct SmallConvolution {
-  int64_t inputs, outputs, rows, columns;
+  int64_t inputs, outputs;
+  std::vector<int64_t> map;
+  std::vector<int64_t> window = {3, 3};
   std::vector<int64_t> pads = {1, 1, 1, 1};
   int64_t batch = 1;
   bool has_residual = false;
   int threads = 2;
-  int64_t dilation = 1, groups = 1, stride = 1;
-  int64_t slices = 0, window_slices = 1, slice_pad = 0;  // of maps of three dimensions
+  int64_t dilation = 1, groups = 1, stride = 1;  // along filtered axes
 };
 
 // By tiles of either size, which nobody would choose for maps so small, as by the direct sum.
 void expect_right(const SmallConvolution& c) {
-  SCOPED_TRACE(std::to_string(c.inputs) + " → " + std::to_string(c.outputs) + " channels, " + std::to_string(c.rows) +
-               " × " + std::to_string(c.columns) + ", dilation " + std::to_string(c.dilation));
+  std::string map;
+  for (const int64_t size : c.map) map += " " + std::to_string(size);
+  SCOPED_TRACE(std::to_string(c.inputs) + " → " + std::to_string(c.outputs) + " channels of" + map + ", dilation " +
+               std::to_string(c.dilation));
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  const auto filled = [&](Shape shape, double scale) {
+  const auto filled = [&](int64_t first, int64_t second, const std::vector<int64_t>& others, double scale) {
+    Shape shape{first, second};
+    shape.insert(shape.end(), others.begin(), others.end());
     NDArray array(f32, std::move(shape));
     for (int64_t i = 0; i < array.size(); ++i) array.set_float(i, scale * normal(random));
     return array;
@@ -260,42 +294,29 @@ void expect_right(const SmallConvolution& c) {
     for (const int64_t extent : array.shape()) shape.emplace_back(extent);
     return shape;
   };
-  // Each with its value for slices in front, where there are some.
-  const bool has_slices = c.slices > 0;
-  const auto with_slices = [&](const std::vector<int64_t>& of_rows, int64_t of_slices) {
-    std::vector<int64_t> all;
-    for (size_t i = 0; i < of_rows.size(); ++i) {
-      if (has_slices && i % 2 == 0) all.push_back(of_slices);
-      all.push_back(of_rows[i]);
-    }
-    return all;
-  };
-  const auto shape = [&](int64_t first, int64_t second, const std::vector<int64_t>& of_rows, int64_t of_slices) {
-    Shape all = with_slices(of_rows, of_slices);
-    all.insert(all.begin(), {first, second});
-    return all;
-  };
-  const std::vector<int64_t>& pads = c.pads;
-  std::vector<NDArray> arrays = {filled(shape(c.batch, c.inputs, {c.rows, c.columns}, c.slices), 1)};
+  const size_t dims = c.map.size();
+  std::vector<int64_t> dilations(dims, 1), strides(dims, 1), result(dims);
+  for (const size_t d : filtered_axes(c.window)) dilations[d] = c.dilation, strides[d] = c.stride;
+  double elements = 1;
+  for (size_t d = 0; d < dims; ++d) {
+    elements *= static_cast<double>(c.window[d]);
+    result[d] = (c.map[d] + c.pads[d] + c.pads[dims + d] - (c.window[d] - 1) * dilations[d] - 1) / strides[d] + 1;
+  }
+  std::vector<NDArray> arrays = {filled(c.batch, c.inputs, c.map, 1)};
   Graph graph;
   graph.inputs = {graph.add_value("x", TensorType{f32, shape_of(arrays[0])})};
   NodeAttributes attributes;
-  attributes.set("pads", with_slices(pads, c.slice_pad));
-  attributes.set("dilations", with_slices({c.dilation, c.dilation}, 1));
+  attributes.set("pads", c.pads);
+  attributes.set("dilations", dilations);
   attributes.set("groups", c.groups);
-  attributes.set("strides", with_slices({c.stride, c.stride}, 1));
-  const double scale = 1 / std::sqrt(9.0 * static_cast<double>(c.window_slices * c.inputs / c.groups));
-  const NDArray weight = filled(shape(c.outputs, c.inputs / c.groups, {3, 3}, c.window_slices), scale);
+  attributes.set("strides", strides);
+  const double scale = 1 / std::sqrt(elements * static_cast<double>(c.inputs / c.groups));
+  const NDArray weight = filled(c.outputs, c.inputs / c.groups, c.window, scale);
   ValueId value = graph.add_node("conv", {graph.inputs[0], graph.add_constant("w", weight)}, attributes, "c")[0];
-  Shape of_bias = with_slices({1, 1}, 1);
-  of_bias.insert(of_bias.begin(), c.outputs);
-  value = graph.add_node("add", {value, graph.add_constant("b", filled(of_bias, 1))}, {}, "biased")[0];
+  const NDArray bias = filled(1, c.outputs, std::vector<int64_t>(dims, 1), 1);
+  value = graph.add_node("add", {value, graph.add_constant("b", bias)}, {}, "biased")[0];
   if (c.has_residual) {
-    const auto size = [&](int64_t extent, size_t d) {
-      return (extent + pads[d] + pads[2 + d] - 2 * c.dilation - 1) / c.stride + 1;
-    };
-    const int64_t slices = c.slices + 2 * c.slice_pad - c.window_slices + 1;
-    arrays.push_back(filled(shape(c.batch, c.outputs, {size(c.rows, 0), size(c.columns, 1)}, slices), 1));
+    arrays.push_back(filled(c.batch, c.outputs, result, 1));
     graph.inputs.push_back(graph.add_value("r", TensorType{f32, shape_of(arrays[1])}));
     value = graph.add_node("add", {value, graph.inputs[1]}, {}, "sum")[0];
   }
@@ -303,17 +324,17 @@ void expect_right(const SmallConvolution& c) {
 
   CompileOptions options;
   options.threads = c.threads;
-  const auto result = [&](int64_t tile) {
+  const auto run = [&](int64_t tile) {
     options.decide = [&](const GraphDecision&) { return Choice{tile}; };
     CompileReport report;
     Executable executable = compile(graph, parse_target("cpu"), options, &report);
     EXPECT_EQ(report.decisions.size(), 1u);
     return executable.run(arrays)[0];
   };
-  const NDArray expected = result(0);
+  const NDArray expected = run(0);
   const double largest = test::largest_magnitude(expected);
   for (const int64_t tile : {2, 4}) {
-    const NDArray actual = result(tile);
+    const NDArray actual = run(tile);
     for (int64_t i = 0; i < expected.size(); ++i)
       ASSERT_NEAR(actual.get_float(i), expected.get_float(i), 5e-5 * largest) << "tile " << tile;
   }
@@ -321,22 +342,23 @@ void expect_right(const SmallConvolution& c) {
 
 TEST(Winograd, IsRightAtEveryEdgeOfAMap) {
   for (const int64_t size : {3, 4, 5, 7, 8, 13, 14, 17, 28, 31})
-    if (!tw::test::is_sanitized || size == 7) expect_right({32, 48, size, size + 3});
+    if (!tw::test::is_sanitized || size == 7) expect_right({32, 48, {size, size + 3}});
 }
 
 TEST(Winograd, IsRightForChannelsThatFillNoBlock) {
   for (const int64_t inputs : {16, 33, 64})
     for (const int64_t outputs : {16, 40, 65})
-      if (!tw::test::is_sanitized || inputs + outputs == 33 + 65) expect_right({inputs, outputs, 14, 14});
+      if (!tw::test::is_sanitized || inputs + outputs == 33 + 65) expect_right({inputs, outputs, {14, 14}});
 }
 
 TEST(Winograd, IsRightForAnyPads) {
   for (const std::vector<int64_t>& pads : {std::vector<int64_t>{0, 0, 0, 0}, {2, 0, 1, 3}, {0, 1, 2, 0}})
-    expect_right({32, 32, 12, 11, pads});
+    expect_right({.inputs = 32, .outputs = 32, .map = {12, 11}, .pads = pads});
 }
 
 TEST(Winograd, IsRightForBatchesAndResiduals) {
-  for (const int threads : {1, 2, 3}) expect_right({64, 64, 10, 9, {1, 1, 1, 1}, 3, true, threads});
+  for (const int threads : {1, 2, 3})
+    expect_right({.inputs = 64, .outputs = 64, .map = {10, 9}, .batch = 3, .has_residual = true, .threads = threads});
 }
 
 // Positions of one phase make tiles with one another, at any number of phases and with any rest.
@@ -346,8 +368,7 @@ TEST(Winograd, IsRightForAnyDilation) {
       if (!tw::test::is_sanitized || (dilation == 2 && size == 7))
         expect_right({.inputs = 32,
                       .outputs = 48,
-                      .rows = size,
-                      .columns = size + 2,
+                      .map = {size, size + 2},
                       .pads = {dilation, dilation, dilation, dilation - 1},
                       .batch = size == 13 ? 2 : 1,
                       .has_residual = dilation == 3,
@@ -361,8 +382,7 @@ TEST(Winograd, IsRightForStrides) {
       if (!tw::test::is_sanitized || size + pad == 8)
         expect_right({.inputs = size == 8 ? 64 : 32,
                       .outputs = size == 17 ? 40 : 64,
-                      .rows = size,
-                      .columns = size + 3,
+                      .map = {size, size + 3},
                       .pads = {pad, pad, 1, pad},
                       .batch = 2,
                       .has_residual = pad == 1,
@@ -376,8 +396,7 @@ TEST(Winograd, IsRightForGroups) {
       if (!tw::test::is_sanitized || (groups == 2 && width == 32))
         expect_right({.inputs = groups * width,
                       .outputs = groups * 48,
-                      .rows = 9,
-                      .columns = 14,
+                      .map = {9, 14},
                       .batch = 2,
                       .has_residual = true,
                       .dilation = groups == 3 ? 2 : 1,
@@ -410,16 +429,31 @@ TEST(Winograd, IsRightForSlices) {
       if (!tw::test::is_sanitized || (window == 3 && pad == 1))
         expect_right({.inputs = window == 3 ? 64 : 32,
                       .outputs = window == 2 ? 40 : 64,
-                      .rows = 9,
-                      .columns = 14,
+                      .map = {6, 9, 14},
+                      .window = {window, 3, 3},
+                      .pads = {pad, 1, 1, pad, 1, 1},
                       .batch = pad + 1,
                       .has_residual = pad == 1,
                       .dilation = window == 5 ? 2 : 1,
                       .groups = window == 3 ? 2 : 1,
-                      .stride = window == 2 ? 2 : 1,
-                      .slices = 6,
-                      .window_slices = window,
-                      .slice_pad = pad});
+                      .stride = window == 2 ? 2 : 1});
+}
+
+// Windows of 3 along one axis: of a sequence, of rows or columns of a map, through slices, and beside windows that sum.
+TEST(Winograd, IsRightAlongOneAxis) {
+  const std::vector<SmallConvolution> cases = {
+      {.inputs = 32, .outputs = 48, .map = {29}, .window = {3}, .pads = {1, 1}, .batch = 3, .has_residual = true},
+      {.inputs = 64, .outputs = 64, .map = {40}, .window = {3}, .pads = {0, 2}, .groups = 2, .stride = 2},
+      {.inputs = 32, .outputs = 40, .map = {33}, .window = {3}, .pads = {3, 3}, .dilation = 3},
+      {.inputs = 32, .outputs = 32, .map = {9, 14}, .window = {1, 3}, .pads = {0, 1, 0, 1}, .has_residual = true},
+      {.inputs = 32, .outputs = 48, .map = {14, 9}, .window = {3, 1}, .pads = {1, 0, 1, 0}, .batch = 2, .stride = 2},
+      {.inputs = 32, .outputs = 32, .map = {9, 10}, .window = {3, 1}, .pads = {2, 1, 2, 0}, .dilation = 2},
+      {.inputs = 32, .outputs = 32, .map = {6, 5, 7}, .window = {3, 1, 1}, .pads = {1, 0, 0, 1, 0, 0}, .batch = 2},
+      {.inputs = 32, .outputs = 32, .map = {6, 5, 7}, .window = {3, 1, 3}, .pads = {1, 0, 1, 1, 0, 0}, .batch = 2},
+      {.inputs = 32, .outputs = 40, .map = {6, 5, 9}, .window = {2, 1, 3}, .pads = {1, 0, 1, 0, 0, 1}},
+  };
+  for (const SmallConvolution& c : cases)
+    if (!tw::test::is_sanitized || c.map.size() != 3) expect_right(c);
 }
 
 // Transforms of these weights are beyond f32: only the direct sum is left, and nobody is asked.
