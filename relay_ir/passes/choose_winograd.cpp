@@ -123,10 +123,16 @@ double predict(const Filtering& f, int64_t tile, Precision of_direct, const Targ
   return std::max(products / workers, weight_cycles(bytes)) + transforms / workers + waiting + added;
 }
 
+// What the direct sum multiplies.  Instructions on words of small elements need channels in granules of half a vector.
+Precision precision_of_direct(const Filtering& f, const PassContext& context) {
+  const bool has_words = f.inputs % (context.target.lanes(f32) / 2) == 0;
+  return has_words && product_rate(context.precision, context.target) >= 1 ? context.precision : Precision::f32;
+}
+
 // The direct sum, and the tiles that round well enough.
-std::vector<Candidate> admissible(const Filtering& f, const NDArray& weight, Precision of_direct,
-                                  const PassContext& context) {
+std::vector<Candidate> admissible(const Filtering& f, const NDArray& weight, const PassContext& context) {
   const Target& target = context.target;
+  const Precision of_direct = precision_of_direct(f, context);
   std::vector<Candidate> candidates{{{direct}, predict(f, direct, of_direct, target)}};
   const int64_t lanes = target.lanes(f32);
   if (f.inputs < lanes || f.outputs < lanes) return candidates;
@@ -148,12 +154,11 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
   const Target& target = context.target;
   if (target.lanes(f32) < 4 || !target.has_fma) return graph;
   if (context.precision == Precision::f16) return graph;  // asked for to save memory, which transformed weights take
-  const Precision of_direct = product_rate(context.precision, target) >= 1 ? context.precision : Precision::f32;
   std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
   for_each_in_parallel(graph.nodes.size(), 0, [&](size_t i) {
     const Node& node = graph.nodes[i];
     if (const auto found = match(graph, node))
-      candidates[i] = admissible(*found, *graph.values[node.inputs[1]].constant, of_direct, context);
+      candidates[i] = admissible(*found, *graph.values[node.inputs[1]].constant, context);
   });
   GraphCopy copy(graph);
   return copy.rewrite([&](const Node& node) {

@@ -130,7 +130,7 @@ RegisterTile decide_tile(Schedule& schedule, const Product& p, const Target& tar
   return option_of(decided)->tile;
 }
 
-Product product_of(const Plan& c) {
+Product product_of(const Plan& c, const Target& target) {
   const BlockAnalysis& analysis = c.analysis;
   Product product;
   product.atom = c.atom;
@@ -144,10 +144,14 @@ Product product_of(const Plan& c) {
   if (const auto around = c.axis_around()) product.around = analysis.extent(*around);
   Sweep& sweep = product.sweep;
   sweep.row_stride = row_stride(c) * c.atom.m;
-  if (!c.atom.steps.empty()) return product;
+  // What windows of words take from the caches is not in the model: it was fitted to sums of multiply-adds.
+  if (c.atom.is_on_tiles() || c.atom.is_matrix() || (c.atom.instruction && !c.is_scattered)) return product;
   const std::vector<Var> outer_rows(c.rows.begin(), c.rows.end() - (c.has_rows() ? 1 : 0));
   sweep.outer_rows = count_iterations(analysis, outer_rows);
-  if (c.is_scattered) sweep.scattered_bytes = sweep.outer_rows * c.m() * c.k_count() * c.read_a().buffer->dtype.bytes();
+  const int64_t a_bytes = sweep.outer_rows * c.m() * c.k_count() * c.read_a().buffer->dtype.bytes();
+  // Lines of neighbouring rows lie side by side in blocks of a layout, and come from the second cache as one stream.
+  const bool is_blocked = !c.split.empty() && c.split[0].sizes.size() > c.atom.steps.size();
+  if (c.is_scattered && (!is_blocked || a_bytes > target.l2.bytes / 2)) sweep.scattered_bytes = a_bytes;
   sweep.packs_panels = !c.read_b().buffer->is_constant;
   return product;
 }

@@ -90,7 +90,7 @@ std::optional<Plan> plan_of_multiply_adds(Schedule& schedule, const BlockRef& bl
                                                        static_cast<int>(std::max<int64_t>(1, c.k_count()))) == 1;
   c.is_memory_bound = is_memory_bound(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const std::vector<WindowPadding> padding = find_window_padding(schedule, block, analysis);
-  Product product = product_of(c);
+  Product product = product_of(c, target);
   product.share_of_work = [&](const RegisterTile& tile) { return share_of_work(padding, neighbours_in(tile, c)); };
   c.tile = decide_tile(schedule, product, target);
   if (c.is_grouped() && c.group % lanes != 0) c.atom.n = panel_width(product, c.tile.vectors), c.tile.vectors = 1;

@@ -106,7 +106,7 @@ RegisterTile decide_tile(Schedule& schedule, const Product& product, const Targe
 // The cycles that the best tile is predicted to take; infinite where no registers hold one.
 double least_cost(const Product& product, const Target& target);
 // The product of a plan that has no tile yet.
-Product product_of(const Plan& plan);
+Product product_of(const Plan& plan, const Target& target);
 
 // Schedules the block by the plan.
 void apply_plan(Schedule& schedule, const BlockRef& block, const Plan& plan, const Target& target);

@@ -118,7 +118,7 @@ std::optional<Plan> plan_on_tile_unit(Schedule& schedule, const BlockRef& block,
   found.atom.m =
       divide_up(found.m(), divide_up(found.m(), found.atom.m));  // tiles of a row are as equal as they can be
   found.packing = choose_packing(schedule, found, target).value();
-  found.tile = decide_tile(schedule, product_of(found), target);
+  found.tile = decide_tile(schedule, product_of(found, target), target);
   return found;
 }
 

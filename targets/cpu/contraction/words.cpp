@@ -67,15 +67,15 @@ std::optional<Plan> plan_of_words(Schedule& schedule, const BlockRef& block, con
   };
   auto plan = dot ? match_words(schedule, block, analysis, dot_for, target) : std::nullopt;
   if (const auto matrices = match_words(schedule, block, analysis, matrix_for, target)) {
-    const Product product = product_of(*matrices);
-    if (!plan || least_cost(product, target) + cycles_to_leave(product) < least_cost(product_of(*plan), target))
+    const Product product = product_of(*matrices, target);
+    if (!plan || least_cost(product, target) + cycles_to_leave(product) < least_cost(product_of(*plan, target), target))
       plan = matrices;
   }
   if (!plan) return std::nullopt;
   const auto packing = choose_packing(schedule, *plan, target);
   if (!packing) return std::nullopt;
   plan->packing = *packing;
-  plan->tile = decide_tile(schedule, product_of(*plan), target);
+  plan->tile = decide_tile(schedule, product_of(*plan, target), target);
   return plan;
 }
 

@@ -161,6 +161,7 @@ TEST(Winograd, HasMoreToBeatBesideProductsOf16Bits) {
   tiles.threads = 2;
   EXPECT_EQ(product_rate(Precision::bf16, tiles), 16);
   EXPECT_EQ(chosen_tile(tiles, 128, 28, 1, Precision::bf16), 0);
+  EXPECT_EQ(chosen_tile(tiles, 130, 28, 1, Precision::bf16), 4) << "channels that make no words";
   EXPECT_EQ(chosen_tile(two_cores(), 128, 28, 1, Precision::bf16), 4) << "bf16 is f32 there";
 }
 

@@ -519,6 +519,20 @@ TEST(DefaultSchedule, LargeArraysAreStreams) {
   EXPECT_EQ(count(test::gelu(16, 1 << 10)), std::pair(int64_t{0}, int64_t{1})) << "from the caches";
 }
 
+// Rows of words come from the caches again for each panel: of long ones, panels are wide.
+TEST(DefaultSchedule, PanelsOfWordsAreWideWhereRowsAreLong) {
+  Target target = parse_target("x86:avx512+avx512bf16");
+  target.threads = 2, target.fma_ports = 1, target.l2.rate = 32, target.l3.rate = 12;  // as Zen 4
+  const auto a = te::placeholder("A", {128, 768}, bf16), b = te::placeholder("B", {768, 768}, bf16);
+  Func func = te::make_func(
+      "product", {a, b},
+      {te::reduce("C", {128, 768}, {768}, te::Combiner::sum, {a, b}, [&](const te::Indices& s, const te::Indices& r) {
+        return cast(f32, a({s[0], r[0]})) * cast(f32, b({r[0], s[1]}));
+      })});
+  mark_constant(func, "B");
+  EXPECT_GE(choice("tile", func, target, 1), 2);
+}
+
 // Tiles take whole steps of k together: four, or two; of an odd k one.
 TEST(DefaultSchedule, TilesTakeSeveralStepsOfK) {
   const auto steps_of = [](const Func& func) { return choice("k_unroll", func, core(512, 32)); };
