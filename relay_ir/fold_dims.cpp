@@ -4,7 +4,6 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "runtime/rounding.h"
 #include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 

@@ -101,8 +101,8 @@ std::vector<size_t> filtered_axes(const std::vector<int64_t>& window) {
   return axes;
 }
 
-WinogradFilter winograd_filter(int64_t tile, int64_t stride, size_t filtered_axes) {
-  return {winograd_transform(filtered_axes == 2 ? tile : 1, stride), winograd_transform(tile, stride)};
+WinogradFilter winograd_filter(int64_t tile, int64_t stride, size_t axes) {
+  return {winograd_transform(axes == 2 ? tile : 1, stride), winograd_transform(tile, stride)};
 }
 
 // Filters of some output channels side by side, so that the transformed ones are written in whole lines of the cache.

@@ -39,7 +39,7 @@ struct WinogradFilter {
   int points() const { return rows.size() * columns.size(); }
   int window() const { return rows.window() * columns.window(); }
 };
-WinogradFilter winograd_filter(int64_t tile, int64_t stride, size_t filtered_axes);
+WinogradFilter winograd_filter(int64_t tile, int64_t stride, size_t axes);
 
 // f32[outputs, inputs, 3, 3] → f32[points, inputs, outputs], computed in double precision.  Where the window is a sum
 // over slices, f32[outputs, inputs, slices, 3, 3] → f32[points, slices · inputs, outputs].  `jobs`: threads; 0: one a

@@ -130,12 +130,9 @@ std::vector<te::Tensor> compute_winograd(const OpCall& c, const std::vector<te::
   for (size_t d = 0; d < axes.size(); ++d) {
     const Along& a = axes[d];
     const Expr tiles = a.tiles(out[2 + d]), elements = out[2 + d] + (a.window - 1);
-    for (std::vector<Expr>* number : {&digits, &data_digits}) {
-      if (a.is_filtered)
-        number->insert(number->end(), {tiles, Expr(a.dilation)});
-      else
-        number->push_back(number == &digits ? out[2 + d] : elements);
-    }
+    const te::Indices filtered_digits{tiles, Expr(a.dilation)};
+    digits = joined({digits, a.is_filtered ? filtered_digits : te::Indices{out[2 + d]}});
+    data_digits = joined({data_digits, a.is_filtered ? filtered_digits : te::Indices{elements}});
     padded_shape.push_back(a.is_filtered ? (tiles * a.step() + a.overlap()) * a.dilation : elements);
   }
   const bool is_by_image = filtered.size() < axes.size();

@@ -154,11 +154,12 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
   const Target& target = context.target;
   if (target.lanes(f32) < 4 || !target.has_fma) return graph;
   if (context.precision == Precision::f16) return graph;  // asked for to save memory, which transformed weights take
+  std::vector<std::optional<Filtering>> found(graph.nodes.size());
   std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
   for_each_in_parallel(graph.nodes.size(), 0, [&](size_t i) {
     const Node& node = graph.nodes[i];
-    if (const auto found = match(graph, node))
-      candidates[i] = admissible(*found, *graph.values[node.inputs[1]].constant, context);
+    if ((found[i] = match(graph, node)))
+      candidates[i] = admissible(*found[i], *graph.values[node.inputs[1]].constant, context);
   });
   GraphCopy copy(graph);
   return copy.rewrite([&](const Node& node) {
@@ -170,16 +171,15 @@ Graph choose_winograd(const Graph& graph, const PassContext& context) {
     const std::vector<int64_t> window(weight.shape().begin() + 2, weight.shape().end());
     std::vector<int64_t> pads = node.attributes.get_ints("pads");
     if (pads.empty()) pads.assign(2 * window.size(), 0);
-    const Filtering found = match(graph, node).value();
-    const ValueId constant =
-        copy.to().add_constant(node.name + ".winograd", winograd_weight(weight, found.filter(tile)));
+    const Filtering& f = *found[i];
+    const ValueId constant = copy.to().add_constant(node.name + ".winograd", winograd_weight(weight, f.filter(tile)));
     return copy.add(node, "winograd_conv", {copy[node.inputs[0]], constant},
                     attributes_of({{"tile", tile},
                                    {"window", window},
                                    {"pads", pads},
-                                   {"dilation", found.dilation},
-                                   {"stride", found.stride},
-                                   {"groups", found.groups}}))[0];
+                                   {"dilation", f.dilation},
+                                   {"stride", f.stride},
+                                   {"groups", f.groups}}))[0];
   });
 }
 

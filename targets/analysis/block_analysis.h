@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/rounding.h"
 #include "schedule/schedule.h"
 #include "targets/target.h"
 

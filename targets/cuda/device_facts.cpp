@@ -34,7 +34,7 @@ const DeviceFacts* device_facts(int compute_capability) {
 // have a quarter of them; shared memory to blocks, 128 bytes at a time (1 KiB before sm_80: there 256).
 Occupancy occupancy_of(const DeviceFacts& device, int threads, int registers, int64_t shared_bytes) {
   constexpr int schedulers = 4, register_unit = 256;
-  const int warps = static_cast<int>(round_up(std::max(threads, 1), threads_of_warp)) / threads_of_warp;
+  const int warps = static_cast<int>(divide_up(std::max(threads, 1), threads_of_warp));
   const int64_t of_warp = round_up(int64_t{std::max(registers, 1)} * threads_of_warp, register_unit);
   const int64_t register_warps = registers_of_multiprocessor / schedulers / of_warp * schedulers;
   const int64_t of_block = round_up(shared_bytes + device.block_reserve, device.compute_capability < 80 ? 256 : 128);
