@@ -111,15 +111,35 @@ int64_t tiles_of_open_block(Schedule& schedule, const Plan& c, const Target& tar
   return may_block ? decide_tiles_of_block(schedule, c, sweep, c.tile_rows(), target) : 1;
 }
 
+// The last open axis outside of the innermost one, of windows: rows of pixels side by side are one axis.
+std::optional<Var> open_axis_around(const Plan& c) {
+  if (!c.batch.empty() || c.is_grouped() || c.reduce.size() == 1 || c.rows.size() < 2) return std::nullopt;
+  const auto found =
+      std::find_if(c.rows.rbegin() + 1, c.rows.rend(), [&](const Var& v) { return c.analysis.is_open(v); });
+  return found == c.rows.rend() ? std::nullopt : std::optional(*found);
+}
+
+int64_t rows_of_open_block(Schedule& schedule, const Plan& c, const Var& axis, const Target& target) {
+  RowSweep sweep = sweep_of(c);
+  if (sweep.panels == 1 || !may_block_rows(c, sweep)) return 1;
+  const int64_t typical = c.analysis.typical_extent(axis);
+  sweep.a_bytes *= typical;
+  return decide_rows_of_block(schedule, sweep, typical, target);
+}
+
 RowLoops split_rows(Schedule& schedule, const BlockRef& block, const Plan& c, const Target& target) {
   RowLoops rows;
-  const auto around = c.axis_around();
+  const auto around = c.axis_around(), open_around = open_axis_around(c);
   for (const Var& v : c.rows) {
     const LoopRef loop = loops_of(schedule, block, v).at(0);
     if (c.tile.around > 1 && v == *around) {
       const auto i = schedule.split(loop, {std::nullopt, c.tile.around});
       rows.outside.push_back(i[0]), rows.tile.push_back(i[1]);
       rows.has_partial_tile = c.analysis.extent(v) % c.tile.around != 0;
+    } else if (open_around && v == *open_around) {
+      const int64_t together = rows_of_open_block(schedule, c, v, target);
+      const auto i = together > 1 ? schedule.split(loop, {std::nullopt, together}) : std::vector{loop};
+      rows.outside.insert(rows.outside.end(), i.begin(), i.end());
     } else if (!(v == c.rows.back())) {
       rows.outside.push_back(loop);
     } else if (c.has_whole_rows()) {

@@ -51,6 +51,15 @@ int64_t decide_tiles_of_block(Schedule& schedule, const Contraction& c, const Ro
   return schedule.decide("block_tiles", candidates, analytic)[0];
 }
 
+int64_t decide_rows_of_block(Schedule& schedule, const RowSweep& sweep, int64_t rows, const Target& target) {
+  constexpr int64_t usual_rows = 32, most_rows = 64;
+  if (rows <= 1) rows = usual_rows;
+  std::vector<Candidate> candidates;
+  for (int64_t together = 1; together <= most_rows && together < 2 * rows; together *= 2)
+    candidates.push_back({{together}, bytes_of_worker(sweep, divide_up(rows, together), target)});
+  return schedule.decide("block_rows", candidates, choose_row_blocks(candidates))[0];
+}
+
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target) {
   std::vector<Candidate> candidates = {{{0, 1}, bytes_of_worker(sweep, 1, target)}};
   if (panel_bytes(sweep) > target.l2.bytes / 4) return candidates;  // it leaves no room for a block

@@ -29,6 +29,10 @@ struct RowSweep {
 int64_t decide_tiles_of_block(Schedule& schedule, const Contraction& c, const RowSweep& sweep, int64_t tile_rows,
                               const Target& target);
 
+// The decision "block_rows": so many iterations of an open axis around the innermost rows are a block, which panels are
+// read for once.  Open loops are outermost: with 1, panels are read for each iteration.  `rows`: as many as are usual.
+int64_t decide_rows_of_block(Schedule& schedule, const RowSweep& sweep, int64_t rows, const Target& target);
+
 // Blocks are cut from one loop, those before which are outside of the blocks: {number of the loop, blocks in it}.  One
 // candidate is {0, 1}: none.
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target);

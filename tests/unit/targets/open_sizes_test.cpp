@@ -128,5 +128,25 @@ TEST(OpenSizes, ManyRowsAreBlocksWhileLargeWeightsPass) {
       expect_same_meaning_at(func, target, {{func.parameters[0], size}}, {{"block_tiles", candidate.value}});
 }
 
+// A window's weights that the second cache does not hold pass once for several rows of pixels.
+TEST(OpenSizes, RowsOfAMapAreBlocksWhileLargeWeightsPass) {
+  Target target = core(512, 32), of_large_cache = target;
+  target.l2.bytes = 64 << 10, of_large_cache.l2.bytes = 1 << 20, target.threads = of_large_cache.threads = 2;
+  const Var h = dimension("h", {1, 64}, "", 14), w = dimension("w", {1, 64}, "", 14);
+  const auto image = te::placeholder("X", {1, h + 2, w + 2, 16}), filter = te::placeholder("W", {64, 16, 3, 3});
+  const auto sum = te::reduce("Y", {1, h, w, 64}, {16, 3, 3}, te::Combiner::sum, {image, filter},
+                              [&](const te::Indices& s, const te::Indices& r) {
+                                return image({s[0], s[1] + r[1], s[2] + r[2], r[0]}) * filter({s[3], r[0], r[1], r[2]});
+                              });
+  Func func = te::make_func("conv", {image, filter}, {sum}, {h, w});
+  mark_constant(func, "W");
+  EXPECT_EQ(asked(func, "block_rows", of_large_cache).value()[0], 1);
+  const AskedDecision blocks = asked(func, "block_rows", target);
+  EXPECT_GT(blocks.value()[0], 1);
+  for (const Candidate& candidate : blocks.candidates)
+    for (const auto& [height, width] : {std::pair{1, 1}, {9, 5}, {17, 3}})
+      expect_same_meaning_at(func, target, {{h, height}, {w, width}}, {{"block_rows", candidate.value}});
+}
+
 }  // namespace
 }  // namespace tw::test
