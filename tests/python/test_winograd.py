@@ -125,8 +125,8 @@ def test_slices(slices, is_open):
 @pytest.mark.parametrize("is_open", [False, True])
 def test_sequences(is_open):
     """Tiles along the only axis there is."""
-    model = convolution_of((3,), [1, 1], ["n", "length"] if is_open else None, (2, 700), 3, 192)
-    check_at(model, [(1, 1), (1, 5), (2, 700), (3, 64)] if is_open else [(2, 700)], 3, 192)
+    model = convolution_of((3,), [1, 1], ["n", "length"] if is_open else None, (2, 700), 3, 384)
+    check_at(model, [(1, 1), (1, 5), (2, 700), (3, 64)] if is_open else [(2, 700)], 3, 384)
 
 
 @pytest.mark.parametrize("is_open", [False, True])
@@ -135,9 +135,9 @@ def test_one_axis_of_a_map(window, is_open):
     """The others are as many maps."""
     size = (2, 36, 40) if len(window) == 2 else (2, 9, 14, 15)
     names = list("nhw") if len(window) == 2 else list("ndhw")
-    model = convolution_of(window, [extent // 2 for extent in window] * 2, names if is_open else None, size, 3, 192)
+    model = convolution_of(window, [extent // 2 for extent in window] * 2, names if is_open else None, size, 3, 384)
     smallest = (1,) * len(size)
-    check_at(model, [smallest, size, (3, *(extent + 3 for extent in size[1:]))] if is_open else [size], 3, 192)
+    check_at(model, [smallest, size, (3, *(extent + 3 for extent in size[1:]))] if is_open else [size], 3, 384)
 
 
 @pytest.mark.parametrize("residual", [False, True])
