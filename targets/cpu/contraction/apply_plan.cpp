@@ -89,68 +89,28 @@ struct RowLoops {
   bool has_partial_tile = false;
 };
 
-// Of an open row as many as usual.
-RowSweep sweep_of(const Plan& c) {
-  RowSweep sweep;
-  sweep.a_bytes = least_bytes(c.read_a().buffer);
-  if (c.has_rows() && c.analysis.is_open(c.rows.back())) sweep.a_bytes *= c.analysis.typical_extent(c.rows.back());
-  sweep.b_bytes = c.k_count() * c.panels() * c.panel() * c.read_b().buffer->dtype.bytes();
-  sweep.panels = c.panels();
-  sweep.is_a_streamed = c.is_scattered;
-  return sweep;
-}
-
-// Products of tiles are too fast to hide that each worker reads all weights, where these are the larger part.
-bool may_block_rows(const Plan& c, const RowSweep& sweep) {
-  return !c.is_packed_at_use() && (!c.atom.is_on_tiles() || sweep.b_bytes <= sweep.a_bytes);
-}
-
-int64_t tiles_of_open_block(Schedule& schedule, const Plan& c, const Target& target) {
-  const RowSweep sweep = sweep_of(c);
-  const bool may_block = c.analysis.is_open(c.rows.back()) && may_block_rows(c, sweep);
-  return may_block ? decide_tiles_of_block(schedule, c, sweep, c.tile_rows(), target) : 1;
-}
-
-// The last open axis outside of the innermost one, of windows: rows of pixels side by side are one axis.
-std::optional<Var> open_axis_around(const Plan& c) {
-  if (!c.batch.empty() || c.is_grouped() || c.reduce.size() == 1 || c.rows.size() < 2) return std::nullopt;
-  const auto found =
-      std::find_if(c.rows.rbegin() + 1, c.rows.rend(), [&](const Var& v) { return c.analysis.is_open(v); });
-  return found == c.rows.rend() ? std::nullopt : std::optional(*found);
-}
-
-int64_t rows_of_open_block(Schedule& schedule, const Plan& c, const Var& axis, const Target& target) {
-  RowSweep sweep = sweep_of(c);
-  if (sweep.panels == 1 || !may_block_rows(c, sweep)) return 1;
-  const int64_t typical = c.analysis.typical_extent(axis);
-  sweep.a_bytes *= typical;
-  return decide_rows_of_block(schedule, sweep, typical, target);
-}
-
 RowLoops split_rows(Schedule& schedule, const BlockRef& block, const Plan& c, const Target& target) {
   RowLoops rows;
-  const auto around = c.axis_around(), open_around = open_axis_around(c);
+  const auto around = c.axis_around();
+  const auto open_block = decide_open_block(schedule, c, target);
   for (const Var& v : c.rows) {
     const LoopRef loop = loops_of(schedule, block, v).at(0);
+    const int64_t together = open_block && v == open_block->axis ? open_block->together : 1;
     if (c.tile.around > 1 && v == *around) {
       const auto i = schedule.split(loop, {std::nullopt, c.tile.around});
       rows.outside.push_back(i[0]), rows.tile.push_back(i[1]);
       rows.has_partial_tile = c.analysis.extent(v) % c.tile.around != 0;
-    } else if (open_around && v == *open_around) {
-      const int64_t together = rows_of_open_block(schedule, c, v, target);
+    } else if (!(v == c.rows.back())) {
       const auto i = together > 1 ? schedule.split(loop, {std::nullopt, together}) : std::vector{loop};
       rows.outside.insert(rows.outside.end(), i.begin(), i.end());
-    } else if (!(v == c.rows.back())) {
-      rows.outside.push_back(loop);
     } else if (c.has_whole_rows()) {
       rows.tile.push_back(loop);
     } else {
       std::vector<std::optional<int64_t>> sizes{std::nullopt, c.tile.rows};
       if (c.atom.m > 1) sizes.push_back(c.atom.m);
-      const int64_t tiles = tiles_of_open_block(schedule, c, target);
-      if (tiles > 1) sizes.insert(sizes.begin() + 1, tiles);
+      if (together > 1) sizes.insert(sizes.begin() + 1, together);
       std::vector<LoopRef> i = schedule.split(loop, sizes);
-      if (tiles > 1) schedule.annotate(i[1], skip_iterations_attribute, int64_t{1});
+      if (together > 1) schedule.annotate(i[1], skip_iterations_attribute, int64_t{1});
       if (c.atom.m > 1) rows.atom = i.back(), i.pop_back();
       rows.tile.push_back(i.back());
       rows.outside.insert(rows.outside.end(), i.begin(), i.end() - 1);
@@ -185,9 +145,7 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Pl
     rows.erase(rows.begin(), rows.begin() + at);
   }
   loops.block_tasks = c.packs_a() ? loops.tasks.size() : loops.tasks.size() + 1;
-  std::vector<LoopRef> outside;  // of the panels
-  const RowSweep sweep = sweep_of(c);
-  if (may_block_rows(c, sweep)) outside = decide_row_blocks(schedule, c, sweep, rows, target);
+  const std::vector<LoopRef> outside = decide_row_blocks(schedule, c, rows, target);  // of the panels
   loops.panel = rows;
   loops.tasks = in_order(loops.tasks, outside, j[0], rows);
   schedule.reorder(in_order(loops.tasks, loops.reduce, loops.tile, loops.atom));

@@ -33,33 +33,6 @@ double bytes_of_worker(const RowSweep& sweep, int64_t blocks, const Target& targ
 
 }  // namespace
 
-int64_t decide_tiles_of_block(Schedule& schedule, const Contraction& c, const RowSweep& sweep, int64_t tile_rows,
-                              const Target& target) {
-  constexpr int64_t fewest_tiles = 4, rows_beside_panels = 96, most_rows = 512;
-  if (c.reduce.size() != 1 || !c.batch.empty() || c.is_grouped() || sweep.panels == 1) return 1;
-  const int64_t tile_bytes = tile_rows * c.k_count() * c.read_a().buffer->dtype.bytes(),
-                near_tiles = target.l2.bytes / 4 / tile_bytes;
-  const int64_t rows = c.analysis.typical_extent(c.rows.back());
-  std::vector<Candidate> candidates = {{{1}, bytes_of_worker(sweep, 1, target)}};
-  for (int64_t tiles = 2; tiles <= std::min(near_tiles, most_rows / tile_rows); ++tiles)
-    candidates.push_back({{tiles}, bytes_of_worker(sweep, divide_up(rows, tiles * tile_rows), target)});
-  Choice analytic = choose_row_blocks(candidates);
-  if (sweep.b_bytes <= target.l2.bytes * 5 / 8) {
-    const int64_t tiles = std::min(near_tiles, divide_up(rows_beside_panels, tile_rows));
-    analytic = {tiles >= fewest_tiles ? tiles : 1};
-  }
-  return schedule.decide("block_tiles", candidates, analytic)[0];
-}
-
-int64_t decide_rows_of_block(Schedule& schedule, const RowSweep& sweep, int64_t rows, const Target& target) {
-  constexpr int64_t usual_rows = 32, most_rows = 64;
-  if (rows <= 1) rows = usual_rows;
-  std::vector<Candidate> candidates;
-  for (int64_t together = 1; together <= most_rows && together < 2 * rows; together *= 2)
-    candidates.push_back({{together}, bytes_of_worker(sweep, divide_up(rows, together), target)});
-  return schedule.decide("block_rows", candidates, choose_row_blocks(candidates))[0];
-}
-
 std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target& target) {
   std::vector<Candidate> candidates = {{{0, 1}, bytes_of_worker(sweep, 1, target)}};
   if (panel_bytes(sweep) > target.l2.bytes / 4) return candidates;  // it leaves no room for a block
@@ -81,9 +54,76 @@ Choice choose_row_blocks(const std::vector<Candidate>& candidates) {
   return best->cost < worth * candidates[0].cost ? best->value : candidates[0].value;
 }
 
-std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Contraction& c, RowSweep sweep,
-                                       std::vector<LoopRef>& rows, const Target& target) {
-  if (!c.batch.empty() || c.is_grouped() || rows.empty() || is_open(schedule, rows.back())) return {};
+namespace {
+
+// Of an open axis as many as usual.
+int64_t usual_extent(const Plan& c, const Var& rows) {
+  constexpr int64_t usual = 32;
+  const int64_t typical = c.analysis.typical_extent(rows);
+  return typical > 1 ? typical : usual;
+}
+
+RowSweep sweep_of(const Plan& c) {
+  RowSweep sweep;
+  sweep.a_bytes = least_bytes(c.read_a().buffer);
+  if (c.analysis.is_open(c.rows.back())) sweep.a_bytes *= usual_extent(c, c.rows.back());
+  sweep.b_bytes = c.k_count() * c.panels() * c.panel() * c.read_b().buffer->dtype.bytes();
+  sweep.panels = c.panels();
+  sweep.is_a_streamed = c.is_scattered;
+  return sweep;
+}
+
+// Products of tiles are too fast to hide that each worker reads all weights, where these are the larger part.
+bool may_be_blocks(const Plan& c, const RowSweep& sweep) {
+  if (!c.batch.empty() || c.is_grouped() || c.is_packed_at_use()) return false;
+  return !c.atom.is_on_tiles() || sweep.b_bytes <= sweep.a_bytes;
+}
+
+// Of products the one that makes tiles, of windows the last one around it.
+std::optional<Var> open_axis(const Plan& c) {
+  const auto is_open = [&](const Var& rows) { return c.analysis.is_open(rows); };
+  if (c.reduce.size() == 1) return is_open(c.rows.back()) ? std::optional(c.rows.back()) : std::nullopt;
+  const auto found = std::find_if(c.rows.rbegin() + 1, c.rows.rend(), is_open);
+  return found == c.rows.rend() ? std::nullopt : std::optional(*found);
+}
+
+}  // namespace
+
+std::optional<OpenBlock> decide_open_block(Schedule& schedule, const Plan& c, const Target& target) {
+  constexpr int64_t most_rows = 512, most_around = 64, fewest_tiles = 4, rows_beside_panels = 96;
+  if (!c.has_rows() || c.panels() == 1) return std::nullopt;
+  RowSweep sweep = sweep_of(c);
+  const auto axis = open_axis(c);
+  if (!axis || !may_be_blocks(c, sweep)) return std::nullopt;
+  const bool is_over_tiles = *axis == c.rows.back();
+  int64_t extent = usual_extent(c, *axis), most = std::min(most_around, extent);
+  if (is_over_tiles) {
+    const int64_t tile_bytes = c.tile_rows() * c.k_count() * c.read_a().buffer->dtype.bytes();
+    extent = divide_up(extent, c.tile_rows());
+    most = std::min(target.l2.bytes / 4 / tile_bytes, most_rows / c.tile_rows());
+  } else {
+    sweep.a_bytes *= extent;
+  }
+  std::vector<Candidate> candidates = {{{1}, bytes_of_worker(sweep, is_over_tiles ? 1 : extent, target)}};
+  for (int64_t together = 2; together <= most; ++together) {
+    const int64_t blocks = divide_up(extent, together);
+    if (!is_over_tiles && blocks == divide_up(extent, together - 1)) continue;  // those are more even
+    candidates.push_back({{together}, bytes_of_worker(sweep, blocks, target)});
+  }
+  Choice analytic = choose_row_blocks(candidates);
+  if (is_over_tiles && sweep.b_bytes <= target.l2.bytes * 5 / 8) {
+    const int64_t tiles = std::min(most, divide_up(rows_beside_panels, c.tile_rows()));
+    analytic = {tiles >= fewest_tiles ? tiles : 1};
+  }
+  const int64_t together = schedule.decide("open_blocks", candidates, analytic)[0];
+  return together > 1 ? std::optional(OpenBlock{*axis, together}) : std::nullopt;
+}
+
+std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Plan& c, std::vector<LoopRef>& rows,
+                                       const Target& target) {
+  if (rows.empty() || is_open(schedule, rows.back())) return {};
+  RowSweep sweep = sweep_of(c);
+  if (!may_be_blocks(c, sweep)) return {};
   const auto closed =
       std::stable_partition(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
   std::vector<LoopRef> outside(rows.begin(), closed);

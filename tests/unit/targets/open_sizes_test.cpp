@@ -120,12 +120,12 @@ TEST(OpenSizes, ManyRowsAreBlocksWhileLargeWeightsPass) {
     mark_constant(func, "B");
     return func;
   };
-  EXPECT_GT(asked(product(2048), "block_tiles", target).value()[0], 1);
-  EXPECT_EQ(asked(product(14), "block_tiles", target).value()[0], 1);
+  EXPECT_GT(asked(product(2048), "open_blocks", target).value()[0], 1);
+  EXPECT_EQ(asked(product(14), "open_blocks", target).value()[0], 1);
   const Func func = product(2048);
-  for (const Candidate& candidate : asked(func, "block_tiles", target).candidates)
+  for (const Candidate& candidate : asked(func, "open_blocks", target).candidates)
     for (const int64_t size : {1, 30})
-      expect_same_meaning_at(func, target, {{func.parameters[0], size}}, {{"block_tiles", candidate.value}});
+      expect_same_meaning_at(func, target, {{func.parameters[0], size}}, {{"open_blocks", candidate.value}});
 }
 
 // A window's weights that the second cache does not hold pass once for several rows of pixels.
@@ -140,12 +140,12 @@ TEST(OpenSizes, RowsOfAMapAreBlocksWhileLargeWeightsPass) {
                               });
   Func func = te::make_func("conv", {image, filter}, {sum}, {h, w});
   mark_constant(func, "W");
-  EXPECT_EQ(asked(func, "block_rows", of_large_cache).value()[0], 1);
-  const AskedDecision blocks = asked(func, "block_rows", target);
+  EXPECT_EQ(asked(func, "open_blocks", of_large_cache).value()[0], 1);
+  const AskedDecision blocks = asked(func, "open_blocks", target);
   EXPECT_GT(blocks.value()[0], 1);
   for (const Candidate& candidate : blocks.candidates)
     for (const auto& [height, width] : {std::pair{1, 1}, {9, 5}, {17, 3}})
-      expect_same_meaning_at(func, target, {{h, height}, {w, width}}, {{"block_rows", candidate.value}});
+      expect_same_meaning_at(func, target, {{h, height}, {w, width}}, {{"open_blocks", candidate.value}});
 }
 
 }  // namespace
