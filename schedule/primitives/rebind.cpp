@@ -5,12 +5,19 @@
 namespace tw {
 
 Expr simplify_predicate(const Expr& predicate, const Assumptions& ranges) {
-  Expr result;
-  for (const Expr& part : conjuncts(predicate)) {
-    const Expr simple = simplify(part, ranges);
-    if (is_const_int(simple, 1) || can_prove(simple, ranges)) continue;
-    result = and_also(result, simple);
+  std::vector<Expr> parts = conjuncts(predicate);
+  for (Expr& part : parts) part = simplify(part, ranges);
+  for (size_t i = 0; i < parts.size();) {
+    Assumptions others = ranges;
+    for (size_t j = 0; j < parts.size(); ++j)
+      if (j != i) others.assume(parts[j]);
+    if (is_const_int(parts[i], 1) || can_prove(parts[i], others))
+      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i));
+    else
+      ++i;
   }
+  Expr result;
+  for (const Expr& part : parts) result = and_also(result, part);
   return result;
 }
 

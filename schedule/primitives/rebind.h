@@ -10,7 +10,7 @@ namespace tw {
 // `ranges` knows the loops around the body.
 Stmt rebind(const Stmt& body, const Substitution& values, const Expr& guard, const Assumptions& ranges);
 
-// A predicate without the parts that always hold; not defined when nothing is left.
+// A predicate without the parts that always hold, or do where the others do; not defined when nothing is left.
 Expr simplify_predicate(const Expr& predicate, const Assumptions& ranges);
 
 // The loops from `outer` to `inner` on one path where each holds nothing but the next.  Refused when there is anything

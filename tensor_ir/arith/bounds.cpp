@@ -242,10 +242,14 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
   }
   int64_t unit = 0;  // of all factors
   for (const auto& [atom, factor] : sum.terms) unit = std::gcd(unit, factor);
-  for (const auto& [atom, factor] : sum.terms) {  // rest ≥ x // c follows from rest·c + c − 1 ≥ x
+  // rest ≥ x // c follows from rest·c + c − 1 ≥ x, and x // c + rest ≥ 0 from x + rest·c ≥ 0.
+  for (const auto& [atom, factor] : sum.terms) {
     const Term& term = terms_[atom];
-    if (factor != -unit || term.kind != NodeKind::Binary || static_cast<BinaryOp>(term.op) != BinaryOp::floor_div)
+    if (std::abs(factor) != unit || term.kind != NodeKind::Binary ||
+        static_cast<BinaryOp>(term.op) != BinaryOp::floor_div) {
       continue;
+    }
+    const int64_t sign = factor / unit;
     const auto divisor = int_value(term.children[1]);
     const auto is_small = [](int64_t value) { return std::abs(value) < int64_t{1} << 30; };
     if (!divisor || *divisor < 2 || !is_small(*divisor) || sum.terms.size() < 2 || !is_small(sum.constant) ||
@@ -255,12 +259,12 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
     Linear scaled = sum;
     scaled.constant = floor_divide(sum.constant, unit);
     for (auto& [other, other_factor] : scaled.terms) other_factor /= unit;
-    add_term(scaled, atom, 1);
-    scaled.constant = scaled.constant * *divisor + *divisor - 1;
+    add_term(scaled, atom, -sign);
+    scaled.constant = scaled.constant * *divisor + (sign < 0 ? *divisor - 1 : 0);
     for (auto& [other, other_factor] : scaled.terms) other_factor *= *divisor;
     const Linear dividend = linear_of(term.children[0]);
-    scaled.constant -= dividend.constant;
-    for (const auto& [other, other_factor] : dividend.terms) add_term(scaled, other, -other_factor);
+    scaled.constant += sign * dividend.constant;
+    for (const auto& [other, other_factor] : dividend.terms) add_term(scaled, other, sign * other_factor);
     normalise(scaled);
     if (is_moderate(scaled) && prove_nonnegative(scaled, depth - 1)) return true;
   }

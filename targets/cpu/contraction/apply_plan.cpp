@@ -12,7 +12,6 @@
 #include "targets/cpu/contraction/row_blocks.h"
 #include "targets/cpu/default_schedule.h"
 #include "tensor_ir/passes/prefetch.h"
-#include "tensor_ir/passes/skip_iterations.h"
 
 namespace tw::cpu {
 namespace {
@@ -89,31 +88,25 @@ struct RowLoops {
   bool has_partial_tile = false;
 };
 
-RowLoops split_rows(Schedule& schedule, const BlockRef& block, const Plan& c, const Target& target) {
+RowLoops split_rows(Schedule& schedule, const BlockRef& block, const Plan& c) {
   RowLoops rows;
   const auto around = c.axis_around();
-  const auto open_block = decide_open_block(schedule, c, target);
   for (const Var& v : c.rows) {
     const LoopRef loop = loops_of(schedule, block, v).at(0);
-    const int64_t together = open_block && v == open_block->axis ? open_block->together : 1;
     if (c.tile.around > 1 && v == *around) {
       const auto i = schedule.split(loop, {std::nullopt, c.tile.around});
       rows.outside.push_back(i[0]), rows.tile.push_back(i[1]);
       rows.has_partial_tile = c.analysis.extent(v) % c.tile.around != 0;
     } else if (!(v == c.rows.back())) {
-      const auto i = together > 1 ? schedule.split(loop, {std::nullopt, together}) : std::vector{loop};
-      rows.outside.insert(rows.outside.end(), i.begin(), i.end());
+      rows.outside.push_back(loop);
     } else if (c.has_whole_rows()) {
       rows.tile.push_back(loop);
     } else {
       std::vector<std::optional<int64_t>> sizes{std::nullopt, c.tile.rows};
       if (c.atom.m > 1) sizes.push_back(c.atom.m);
-      if (together > 1) sizes.insert(sizes.begin() + 1, together);
-      std::vector<LoopRef> i = schedule.split(loop, sizes);
-      if (together > 1) schedule.annotate(i[1], skip_iterations_attribute, int64_t{1});
-      if (c.atom.m > 1) rows.atom = i.back(), i.pop_back();
-      rows.tile.push_back(i.back());
-      rows.outside.insert(rows.outside.end(), i.begin(), i.end() - 1);
+      const std::vector<LoopRef> i = schedule.split(loop, sizes);
+      rows.outside.push_back(i[0]), rows.tile.push_back(i[1]);
+      if (c.atom.m > 1) rows.atom = i[2];
       rows.has_partial_tile = c.m() % (c.atom.m * c.tile.rows) != 0;
     }
   }
@@ -131,7 +124,7 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Pl
     loops.reduce.back() = parts[0], steps = parts[1];
   }
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, c.panel_of_part() / c.atom.n, c.atom.n});
-  auto [rows, of_tile, of_atom, has_partial_tile] = split_rows(schedule, block, c, target);
+  auto [rows, of_tile, of_atom, has_partial_tile] = split_rows(schedule, block, c);
   loops.has_partial_tile = has_partial_tile;
   loops.tile = in_order(steps, of_tile, c.parts.is_defined() ? std::optional(loop_of(c.parts)) : std::nullopt, j[1]);
   loops.atom = in_order(of_atom, j[2], loops.atom);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/rounding.h"
+#include "tensor_ir/passes/skip_iterations.h"
 
 namespace tw::cpu {
 namespace {
@@ -79,24 +80,19 @@ bool may_be_blocks(const Plan& c, const RowSweep& sweep) {
   return !c.atom.is_on_tiles() || sweep.b_bytes <= sweep.a_bytes;
 }
 
-// Of products the one that makes tiles, of windows the last one around it.
-std::optional<Var> open_axis(const Plan& c) {
+// The open axis, by its number, that is cut: of products the one that makes tiles, of windows the last one around it.
+std::optional<size_t> open_axis(const Plan& c) {
   const auto is_open = [&](const Var& rows) { return c.analysis.is_open(rows); };
-  if (c.reduce.size() == 1) return is_open(c.rows.back()) ? std::optional(c.rows.back()) : std::nullopt;
+  if (c.reduce.size() == 1) return is_open(c.rows.back()) ? std::optional(c.rows.size() - 1) : std::nullopt;
   const auto found = std::find_if(c.rows.rbegin() + 1, c.rows.rend(), is_open);
-  return found == c.rows.rend() ? std::nullopt : std::optional(*found);
+  return found == c.rows.rend() ? std::nullopt : std::optional(static_cast<size_t>(c.rows.rend() - found) - 1);
 }
 
-}  // namespace
-
-std::optional<OpenBlock> decide_open_block(Schedule& schedule, const Plan& c, const Target& target) {
+// Iterations of the open axis (of its tiles, where it makes these) that are a block.
+int64_t decide_open_block(Schedule& schedule, const Plan& c, RowSweep sweep, size_t axis, const Target& target) {
   constexpr int64_t most_rows = 512, most_around = 64, fewest_tiles = 4, rows_beside_panels = 96;
-  if (!c.has_rows() || c.panels() == 1) return std::nullopt;
-  RowSweep sweep = sweep_of(c);
-  const auto axis = open_axis(c);
-  if (!axis || !may_be_blocks(c, sweep)) return std::nullopt;
-  const bool is_over_tiles = *axis == c.rows.back();
-  int64_t extent = usual_extent(c, *axis), most = std::min(most_around, extent);
+  const bool is_over_tiles = axis + 1 == c.rows.size();
+  int64_t extent = usual_extent(c, c.rows[axis]), most = std::min(most_around, extent);
   if (is_over_tiles) {
     const int64_t tile_bytes = c.tile_rows() * c.k_count() * c.read_a().buffer->dtype.bytes();
     extent = divide_up(extent, c.tile_rows());
@@ -115,15 +111,26 @@ std::optional<OpenBlock> decide_open_block(Schedule& schedule, const Plan& c, co
     const int64_t tiles = std::min(most, divide_up(rows_beside_panels, c.tile_rows()));
     analytic = {tiles >= fewest_tiles ? tiles : 1};
   }
-  const int64_t together = schedule.decide("open_blocks", candidates, analytic)[0];
-  return together > 1 ? std::optional(OpenBlock{*axis, together}) : std::nullopt;
+  return schedule.decide("open_blocks", candidates, analytic)[0];
 }
+
+}  // namespace
 
 std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Plan& c, std::vector<LoopRef>& rows,
                                        const Target& target) {
-  if (rows.empty() || is_open(schedule, rows.back())) return {};
+  if (rows.empty()) return {};
   RowSweep sweep = sweep_of(c);
   if (!may_be_blocks(c, sweep)) return {};
+  if (const auto axis = open_axis(c); axis && sweep.panels > 1) {
+    const auto at = rows.begin() + static_cast<std::ptrdiff_t>(*axis);
+    if (const int64_t together = decide_open_block(schedule, c, sweep, *axis, target); together > 1) {
+      const auto parts = schedule.split(*at, {std::nullopt, together});
+      if (at + 1 == rows.end()) schedule.annotate(parts[1], skip_iterations_attribute, int64_t{1});
+      *at = parts[0];
+      rows.insert(at + 1, parts[1]);
+    }
+  }
+  if (is_open(schedule, rows.back())) return {};
   const auto closed =
       std::stable_partition(rows.begin(), rows.end(), [&](const LoopRef& l) { return is_open(schedule, l); });
   std::vector<LoopRef> outside(rows.begin(), closed);

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "schedule/schedule.h"
@@ -30,18 +29,14 @@ std::vector<Candidate> row_block_candidates(const RowSweep& sweep, const Target&
 // The candidate with the least cost, but none where that saves little.
 Choice choose_row_blocks(const std::vector<Candidate>& candidates);
 
-// So many iterations of an open axis (of its tiles, where it makes these) are a block that each panel is read for once.
-struct OpenBlock {
-  Var axis;
-  int64_t together = 1;
-};
-// The decision "open_blocks", of one product without groups and several panels: without blocks, panels are outside of
-// all tiles of a product, and inside of the last open axis around a window's.
-std::optional<OpenBlock> decide_open_block(Schedule& schedule, const Plan& c, const Target& target);
-
-// The decision "row_blocks", of the same: takes the loops that are outside of the panels, or parts of one, away from
-// `rows`, which are outermost first.  Open loops are outside: what they leave of an open row is a block already.  Where
-// the tiles' own is, there are no blocks.
+// Takes the loops over rows that are outside of the panels, or parts of them, away from `rows`, which are outermost
+// first, the last one over register tiles: of one product without groups.  It makes two decisions.
+//
+// "open_blocks", where there are several panels: so many iterations of an open loop are a block that each panel is read
+// for once.  Of products it is the loop over tiles, which are inside of the panels otherwise; of windows the last one
+// around it, which is outside of them.
+//
+// "row_blocks", where the last axis is known: blocks of these loops.  Open ones are outside.
 std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Plan& c, std::vector<LoopRef>& rows,
                                        const Target& target);
 

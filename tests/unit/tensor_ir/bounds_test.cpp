@@ -93,6 +93,19 @@ TEST_F(BoundsTest, TakesFactsThroughDivisions) {
   EXPECT_FALSE(can_prove(floor_div(blocks, 3) * 50 + first + row < images * 33, known));
 }
 
+// i // c + rest ≥ 0 exactly where i + rest·c ≥ 0: the tile of an element that is there is one of the tiles.
+TEST_F(BoundsTest, ProvesQuotientsToBeLarger) {
+  const Var rows("rows"), tile("tile"), element("element");
+  known.bind(rows, {1, std::nullopt});
+  known.bind(tile, {0, std::nullopt});
+  known.bind_range(element, 8);
+  known.assume(tile * 8 + element < rows);
+  EXPECT_TRUE(can_prove(tile < floor_div(rows + 7, 8), known));
+  EXPECT_TRUE(can_prove(tile * 3 < floor_div(rows + 7, 8) * 3, known));
+  EXPECT_FALSE(can_prove(tile + 1 < floor_div(rows + 7, 8), known));
+  EXPECT_FALSE(can_prove(tile < floor_div(rows, 8), known));
+}
+
 TEST_F(BoundsTest, SurvivesTheEndsOfTheRange) {
   const int64_t largest = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   Assumptions wide;
