@@ -101,7 +101,8 @@ std::optional<std::vector<bool>> parts_of(const Access& read, const std::vector<
     is_part[d] = !is_single && as_int(read.indices[d]).has_value();
     if (is_part[d]) continue;
     if (own == spatial.size() || (read.indices[d].get() != spatial[own].get() && !is_single)) return std::nullopt;
-    if (!is_known_equal(extents[own], shape[d])) return std::nullopt;
+    const bool is_filled_up = !as_int(shape[d]) && can_prove(extents[own] <= shape[d]);
+    if (!is_filled_up && !is_known_equal(extents[own], shape[d])) return std::nullopt;
     ++own;
   }
   return own == spatial.size() ? std::optional(is_part) : std::nullopt;

@@ -13,7 +13,7 @@ std::vector<BlockRef> readers_of(const Schedule& schedule, const Buffer& buffer)
 // The blocks that read what `block` writes, in order, if they do nothing else with it than out[i] = f(in[i], …): they
 // can run on a tile while that is in registers.  Later ones may read results of earlier ones at the same place, or
 // these alone.  Where in has more dimensions than out, each out[i] takes all of these, at places that are known: they
-// are its *parts*.
+// are its *parts*.  Of an open extent, out may have fewer elements: what fills up the last tile is left out.
 struct Epilogue {
   std::vector<BlockRef> blocks;  // none: there is no such block, or others read the result, too
   std::vector<bool> is_part;     // by dimension of what `block` writes

@@ -16,13 +16,11 @@ struct TileOption {
   double cost = 0;  // of all batches
 };
 
-// Cycles for m rows; of an open m, as by its usual sizes.
-double cost_of_rows(const RegisterTile& tile, const Product& p, int64_t m, int64_t n_vectors, const Sweep& sweep,
-                    const Target& target) {
-  if (p.usual_m.empty()) return tile_cost(tile, m, n_vectors, p.k, target, sweep);
+// `cost` of m rows; of an open m, as by its usual sizes.
+double cost_of_rows(const Product& p, int64_t m, const std::function<double(int64_t)>& cost) {
+  if (p.usual_m.empty()) return cost(m);
   double a_row = 0;
-  for (const int64_t usual : p.usual_m)
-    a_row += tile_cost(tile, usual, n_vectors, p.k, target, sweep) / static_cast<double>(usual);
+  for (const int64_t usual : p.usual_m) a_row += cost(usual) / static_cast<double>(usual);
   return a_row * static_cast<double>(m) / static_cast<double>(p.usual_m.size());
 }
 
@@ -42,7 +40,8 @@ std::vector<TileOption> options_of_vectors(const Product& p, const Target& targe
     const int64_t panels = p.group > 0 ? p.group / width : 1, n_vectors = p.group > 0 ? tile.vectors : p.n_vectors;
     const auto times = static_cast<double>(panels * (tile.rows <= p.m ? p.around : 1));
     const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows / p.around));
-    double cost = cost_of_rows(tile, p, m, n_vectors, sweep, target);
+    double cost =
+        cost_of_rows(p, m, [&](int64_t rows) { return tile_cost(tile, rows, n_vectors, p.k, target, sweep); });
     // The two halves of each vector of A are joined in each step.
     if (p.atom.is_matrix())
       cost += static_cast<double>(m * divide_up(n_vectors, tile.vectors) * p.k) / target.fma_ports;
@@ -55,10 +54,10 @@ std::vector<TileOption> options_of_vectors(const Product& p, const Target& targe
   return options;
 }
 
-// Cycles with these registers of the target's unit for tiles.  Products that add to one tile wait for each other, and
-// B's words come from the second cache where all of k does not fit the first one, at two thirds of its rate, since
-// nothing asks for them ahead; A's are used for several panels or window positions.
-double predict(const RegisterTile& tile, const Product& p, const Target& target) {
+// Cycles of m rows with these registers of the target's unit for tiles.  Products that add to one tile wait for each
+// other, and B's words come from the second cache where all of k does not fit the first one, at two thirds of its rate,
+// since nothing asks for them ahead; A's are used for several panels or window positions.
+double predict(const RegisterTile& tile, const Product& p, int64_t m, const Target& target) {
   const TileUnit& unit = target.tiles;
   const int64_t rows = int64_t{tile.rows} * tile.around * p.atom.m;
   const auto products = static_cast<double>(rows * tile.vectors);
@@ -69,7 +68,7 @@ double predict(const RegisterTile& tile, const Product& p, const Target& target)
   const double step = std::max({products, loads, static_cast<double>(unit.product_latency + p.atom.m), transfer});
   const double around = 60 + 4.0 * products;  // zeros, stores, the epilogue
   const int64_t blocks =
-      p.batches * divide_up(p.m, tile.rows) * divide_up(p.around, tile.around) * divide_up(p.n_vectors, tile.vectors);
+      p.batches * divide_up(m, tile.rows) * divide_up(p.around, tile.around) * divide_up(p.n_vectors, tile.vectors);
   return static_cast<double>(blocks) * (static_cast<double>(p.k) * step + around);
 }
 
@@ -77,12 +76,14 @@ double predict(const RegisterTile& tile, const Product& p, const Target& target)
 std::vector<TileOption> options_of_tiles(const Product& p, const Target& target) {
   std::vector<TileOption> options;
   RegisterTile tile;
-  for (tile.rows = 1; tile.rows <= std::min<int64_t>(p.m, 4); ++tile.rows) {
+  const int64_t most_rows = p.usual_m.empty() ? p.m : std::ranges::max(p.usual_m);
+  for (tile.rows = 1; tile.rows <= std::min<int64_t>(most_rows, 4); ++tile.rows) {
     for (tile.around = 1; tile.around <= std::min<int64_t>(p.around, 4); ++tile.around) {
       for (tile.vectors = 1; tile.vectors <= std::min<int64_t>(p.n_vectors, 4); ++tile.vectors) {
         if (2 * tile.rows * tile.around * tile.vectors > target.tiles.registers) continue;
         if (panel_width(p, tile.vectors) == 0) continue;
-        options.push_back({tile, {tile.rows, tile.around, tile.vectors}, predict(tile, p, target)});
+        const double cost = cost_of_rows(p, p.m, [&](int64_t rows) { return predict(tile, p, rows, target); });
+        options.push_back({tile, {tile.rows, tile.around, tile.vectors}, cost});
       }
     }
   }

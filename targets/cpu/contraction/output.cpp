@@ -129,10 +129,15 @@ std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, cons
     vectorize_below(schedule, copy, tile, axis, width);
   }
   for (const BlockRef& last : out) {
-    if (c.is_across)
+    if (c.is_across) {
       vectorize_columns(schedule, last, c, tile, lanes);
-    else
-      vectorize_in_memory(schedule, last, tile, axis, lanes);
+      continue;
+    }
+    vectorize_in_memory(schedule, last, tile, axis, lanes);
+    if (!c.analysis.is_open(c.rows.back())) continue;
+    // What fills up the last tile is left out.
+    const Var row = analyse(schedule.node(last)).spatial().at(position_of(c.analysis, c.rows.back()));
+    skip_beyond(schedule, loops_below(schedule, last, tile, row));
   }
   return out;
 }

@@ -11,13 +11,15 @@
 //   C[…] = epilogue(S)
 //
 // Rows of A are read as they lie in memory.  B is packed: the words of one tile are 1 KiB without gaps, and those that
-// a step multiplies stand one after the other.  A last tile of rows is a smaller one; the last columns are computed
-// whole and left out when C is written.
+// a step multiplies stand one after the other.  A last tile of rows is a smaller one; where the number of rows is open,
+// a copy of A fills it up instead, since a tile's size is in the code.  The last columns are computed whole and left
+// out when C is written.
 #include <algorithm>
 
 #include "runtime/rounding.h"
 #include "targets/cpu/contraction/packing.h"
 #include "targets/cpu/default_schedule.h"
+#include "tensor_ir/arith/simplify.h"
 #include "tensor_ir/match.h"
 
 namespace tw::cpu {
@@ -31,16 +33,44 @@ int64_t words_of_product(int64_t granule, const Atom& atom) {
   return 0;
 }
 
+bool has_whole_tiles(const Contraction& c, const Atom& atom) {
+  return is_known_equal(floor_mod(c.analysis.iter(c.rows.back()).extent, atom.m), 0);
+}
+
+// Of rows that lie one after the other, not of a window's: all that a tile reads is copied once.
+bool may_fill_rows(const Contraction& c, const Atom& atom) {
+  constexpr double least_share = 0.6;  // of the products' rows are there, as a rule
+  const int64_t typical = c.analysis.typical_extent(c.rows.back());
+  const double share = static_cast<double>(typical) / static_cast<double>(round_up(typical, atom.m));
+  return has_whole_tiles(c, atom) || (c.reduce.size() == 1 && dimension_of(c.read_a(), c.rows.back()) >= 0 &&
+                                      (typical == 1 || share >= least_share));
+}
+
 // Whether tiles can and should do it.
 bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const Contraction& c, const Atom& atom) {
   const BlockAnalysis& analysis = c.analysis;
-  // The last tile of rows is code of its own, which has to know its rows.
-  if (!c.has_rows() || analysis.is_open(c.rows.back())) return false;
-  // Few rows leave the unit idle: vectors do as well.
-  if (c.m() < 4 || count_most_iterations(analysis, c.rows) < 5) return false;
+  if (!c.has_rows()) return false;
+  if (analysis.is_open(c.rows.back())) {
+    if (!may_fill_rows(c, atom)) return false;
+  } else if (c.m() < 4 || count_most_iterations(analysis, c.rows) < 5) {
+    return false;  // few rows leave the unit idle: vectors do as well
+  }
   // A tile reads whole columns; those that a copy pads hold nothing.
   if (!is_weight(schedule, c.read_b()) && analysis.extent(c.vector_axis) % atom.n != 0) return false;
   return !find_epilogues(schedule, block).blocks.empty() || has_identity_write(analysis);
+}
+
+// Rows up to a multiple of the atom's, in a copy of A by a pass before; what is made of them is left out.
+void fill_rows(Schedule& schedule, const BlockRef& block, const Contraction& c, const Atom& atom,
+               const Target& target) {
+  std::vector<int64_t> multiples;
+  for (const IterVar& iter : c.analysis.iters) multiples.push_back(iter.var == c.rows.back() ? atom.m : 1);
+  const Buffer result = c.analysis.write.buffer;
+  const bool has_epilogue = !find_epilogues(schedule, block).blocks.empty();
+  schedule.pad_operands(block, multiples);
+  const Buffer filled = analyse(schedule.node(block)).reads[static_cast<size_t>(c.a)].buffer;
+  schedule_elementwise(schedule, writer_of(schedule, filled).value(), target);
+  if (has_epilogue) schedule.compute_inline(writer_of(schedule, result).value());
 }
 
 // Elements of a block of the layout along k, [… k // block … k % block], if the last block is not full.
@@ -115,8 +145,13 @@ std::optional<Plan> plan_on_tile_unit(Schedule& schedule, const BlockRef& block,
   if (!matched) matched = match_across(schedule, block, analysis, has_words);
   if (!matched || !is_for_tiles(schedule, block, *matched, found.atom)) return std::nullopt;
   static_cast<Contraction&>(found) = *matched;
-  found.atom.m =
-      divide_up(found.m(), divide_up(found.m(), found.atom.m));  // tiles of a row are as equal as they can be
+  const bool is_open = analysis.is_open(found.rows.back());
+  if (is_open && !has_whole_tiles(found, found.atom)) {
+    fill_rows(schedule, block, found, found.atom, target);
+    return plan_on_tile_unit(schedule, block, analyse(schedule.node(block)), target);
+  }
+  // Tiles of a row are as equal as they can be.
+  if (!is_open) found.atom.m = divide_up(found.m(), divide_up(found.m(), found.atom.m));
   found.packing = choose_packing(schedule, found, target).value();
   found.tile = decide_tile(schedule, product_of(found, target), target);
   return found;

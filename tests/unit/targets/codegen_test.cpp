@@ -4,11 +4,14 @@
 #include <algorithm>
 
 #include "targets/llvm/compile_image.h"
+#include "tensor_ir/dimension.h"
+#include "tensor_ir/te.h"
 #include "tensor_ir/text/parser.h"
 #include "tests/unit/machines.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/sanitized.h"
 #include "tests/unit/targets/run.h"
+#include "tests/unit/targets/same_meaning.h"
 
 namespace tw {
 namespace {
@@ -133,6 +136,39 @@ TEST(TargetsCodegen, TilesStayInTheirRegisters) {
   const std::string row = assembly_of(narrow_matmul(1, 1, 64, 256, bf16, bf16, f32, f32, true));
   EXPECT_EQ(test::count_of(row, "dpbf16ps"), 0);
   EXPECT_GT(test::count_of(row, "vfmadd"), 0);
+}
+
+// As many rows as there are when it runs: tiles are whole, and the last of them is filled up.
+TEST(TargetsCodegen, OpenRowsFillTiles) {
+  const Target target = parse_target("x86:amx");
+  const Var n = dimension("n", {1, 4096});
+  const auto rows = te::placeholder("A", {n, 96}, bf16), weights = te::placeholder("B", {96, 80}, bf16);
+  const auto sum = te::reduce("C", {n, 80}, {96}, te::Combiner::sum, {rows, weights},
+                              [&](const te::Indices& s, const te::Indices& r) {
+                                return cast(f32, rows({s[0], r[0]})) * cast(f32, weights({r[0], s[1]}));
+                              });
+  const auto more =
+      te::compute("D", {n, 80}, {sum}, [&](const te::Indices& s) { return sum({s[0], s[1]}) + const_of(f32, 1); });
+  Func func = te::make_func("layer", {rows, weights}, {more}, {n});
+  mark_constant(func, "B");
+  const Schedule schedule = target.default_schedule(func, target);
+  const LoweredFunc lowered = lower(schedule.func(), target, "k");
+  const std::string assembly = emit_text(lowered.kernels, target, EmitForm::assembly);
+  EXPECT_GT(test::count_of(assembly, "tdpbf16ps"), 0);
+  EXPECT_EQ(test::count_of(assembly, "vfmadd"), 0);
+  for (const int64_t size : {1, 39}) {
+    const InterpretOptions options{.parameters = {{"n", size}}};
+    std::vector<NDArray> expected, actual;
+    for (const Buffer& buffer : func.buffers) {
+      NDArray array(buffer->dtype, {buffer->name == "B" ? 96 : size, buffer->name == "A" ? 96 : 80});
+      for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 11) - 5);
+      actual.push_back(as_scheduled(array.clone(), schedule.trace(), buffer->name));
+      expected.push_back(std::move(array));
+    }
+    interpret(func, expected, options);
+    interpret_kernels(lowered, schedule.func(), actual, options);
+    EXPECT_EQ(largest_difference(actual.back().reshape(expected.back().shape()), expected.back()), 0);
+  }
 }
 
 // A step of eight elements of k is one instruction for each two rows and two columns; sums do not leave their registers

@@ -104,6 +104,36 @@ TEST(OpenSizes, TilesSuitTheUsualNumberOfRows) {
   EXPECT_GE(tile_for(1024)[0] * tile_for(1024)[1], 24);
 }
 
+// Products of tiles know their tiles' sizes: a copy fills up the last one.
+TEST(OpenSizes, TilesOfAUnitAreFilledUp) {
+  const Var n = dimension("n", {1, 4096});
+  const auto rows = te::placeholder("A", {n, 96}, bf16), weights = te::placeholder("B", {96, 80}, bf16);
+  const auto bias = te::placeholder("D", {80});
+  const auto sum = te::reduce("C", {n, 80}, {96}, te::Combiner::sum, {rows, weights},
+                              [&](const te::Indices& s, const te::Indices& r) {
+                                return cast(f32, rows({s[0], r[0]})) * cast(f32, weights({r[0], s[1]}));
+                              });
+  const auto biased =
+      te::compute("E", {n, 80}, {sum, bias}, [&](const te::Indices& s) { return sum({s[0], s[1]}) + bias({s[1]}); });
+  const auto map = te::placeholder("A", {3, 2, n, 32}, bf16);
+  const auto pixels = te::reduce("C", {2, n, 80}, {96}, te::Combiner::sum, {map, weights},
+                                 [&](const te::Indices& s, const te::Indices& r) {
+                                   const Expr pixel = map({floor_div(r[0], 32), s[0], s[1], floor_mod(r[0], 32)});
+                                   return cast(f32, pixel) * cast(f32, weights({r[0], s[2]}));
+                                 });
+  for (Func func : {te::make_func("product", {rows, weights}, {sum}, {n}),
+                    te::make_func("layer", {rows, weights, bias}, {biased}, {n}),
+                    te::make_func("pixels", {map, weights}, {pixels}, {n})}) {
+    mark_constant(func, "B");
+    const auto tiles = asked(func, "tiles", core_with_tiles());
+    ASSERT_GT(tiles.candidates.size(), 1U);
+    for (const Candidate& candidate : tiles.candidates)
+      if (func.name == "layer" || candidate.value == tiles.value())
+        for (const int64_t size : {1, 39})
+          expect_same_meaning_at(func, core_with_tiles(), {{func.parameters[0], size}}, {{"tiles", candidate.value}});
+  }
+}
+
 // Neither the rows nor their weights stay in the second cache: a block of rows does, while panels pass.
 TEST(OpenSizes, ManyRowsAreBlocksWhileLargeWeightsPass) {
   Target target = core(512, 32);

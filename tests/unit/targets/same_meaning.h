@@ -58,7 +58,7 @@ inline void expect_same_meaning_at(const Func& func, const Target& target, const
   for (const Buffer& buffer : func.buffers) {
     Shape shape;
     for (const Expr& extent : buffer->shape) shape.push_back(*as_int(simplify(substitute(extent, values))));
-    NDArray array(f32, shape);
+    NDArray array(buffer->dtype, shape);
     for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 11) - 5);
     actual.push_back(as_scheduled(array.clone(), schedule.trace(), buffer->name));
     expected.push_back(std::move(array));
