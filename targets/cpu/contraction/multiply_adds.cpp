@@ -61,21 +61,6 @@ std::optional<Contraction> match(const Schedule& schedule, const BlockRef& block
   return predict(*across, lanes, target) < predict(*along, lanes, target) ? across : along;
 }
 
-Neighbours neighbours_in(const RegisterTile& tile, const Plan& c) {
-  Neighbours result;
-  if (const auto around = c.axis_around()) result[around->get()] = tile.around;
-  if (c.has_rows()) result[c.rows.back().get()] = tile.rows;
-  return result;
-}
-
-// Axes of k along which a tile may read nothing but padding, which go outside of the others.
-void choose_skipped(Schedule& schedule, const std::vector<WindowPadding>& padding, Plan& c) {
-  const std::vector<Var> window = decide_skipped_window(schedule, padding, neighbours_in(c.tile, c));
-  const auto is_window = [&](const Var& k) { return std::find(window.begin(), window.end(), k) != window.end(); };
-  c.skipped =
-      static_cast<size_t>(std::stable_partition(c.reduce.begin(), c.reduce.end(), is_window) - c.reduce.begin());
-}
-
 }  // namespace
 
 std::optional<Plan> plan_of_multiply_adds(Schedule& schedule, const BlockRef& block, const BlockAnalysis& analysis,
@@ -89,12 +74,9 @@ std::optional<Plan> plan_of_multiply_adds(Schedule& schedule, const BlockRef& bl
   c.is_scattered = c.reduce.size() == 1 && unit_stride(c.read_a(), c.reduce[0], analysis.iters,
                                                        static_cast<int>(std::max<int64_t>(1, c.k_count()))) == 1;
   c.is_memory_bound = is_memory_bound(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
-  const std::vector<WindowPadding> padding = find_window_padding(schedule, block, analysis);
-  Product product = product_of(c, target);
-  product.share_of_work = [&](const RegisterTile& tile) { return share_of_work(padding, neighbours_in(tile, c)); };
-  c.tile = decide_tile(schedule, product, target);
+  const Product product = product_of(c, target);
+  decide_tile_in_padding(schedule, block, product, c, target);
   if (c.is_grouped() && c.group % lanes != 0) c.atom.n = panel_width(product, c.tile.vectors), c.tile.vectors = 1;
-  choose_skipped(schedule, padding, c);
   c.split = find_blocked(c, lanes);
   c.row_packing = decide_row_packing(schedule, block, c, target);
   const auto packing = choose_packing(schedule, c, target);

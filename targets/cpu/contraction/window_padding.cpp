@@ -1,12 +1,33 @@
 #include "targets/cpu/contraction/window_padding.h"
 
 #include <algorithm>
+#include <map>
 
 #include "targets/analysis/block_relations.h"
 #include "tensor_ir/arith/simplify.h"
 
 namespace tw::cpu {
+namespace {
 
+// Along one axis of the results.
+struct WindowPadding {
+  Var results, window;  // axes of the block
+  int64_t around = 0;   // elements of padding, on both sides together
+  int64_t steps = 1;    // of the window
+  int64_t data = 1;     // elements, of an open axis as many as usual
+};
+
+// Neighbours in a tile, along those axes of the results that it has several of.
+using Neighbours = std::map<const ExprNode*, int64_t>;
+
+Neighbours neighbours_in(const RegisterTile& tile, const Plan& c) {
+  Neighbours result;
+  if (const auto around = c.axis_around()) result[around->get()] = tile.around;
+  if (c.has_rows()) result[c.rows.back().get()] = c.atom.m * tile.rows;
+  return result;
+}
+
+// Along all axes of the block's window, if it reads a copy with padding that it can do without.
 std::vector<WindowPadding> find_window_padding(const Schedule& schedule, const BlockRef& block,
                                                const BlockAnalysis& analysis) {
   constexpr int64_t usual_extent = 32;  // of what is open
@@ -35,6 +56,8 @@ std::vector<WindowPadding> find_window_padding(const Schedule& schedule, const B
   return found;
 }
 
+// The time that the sum takes where such tiles leave out what is nothing but padding for them, by that of all terms:
+// 1 where it is not worth asking.
 double share_of_work(const std::vector<WindowPadding>& padding, const Neighbours& tile) {
   constexpr double worth = 0.15, cost_of_asking = 0.05;
   double left = 1;  // of the terms
@@ -48,13 +71,19 @@ double share_of_work(const std::vector<WindowPadding>& padding, const Neighbours
   return left > 1 - worth ? 1 : left + cost_of_asking;
 }
 
-std::vector<Var> decide_skipped_window(Schedule& schedule, const std::vector<WindowPadding>& padding,
-                                       const Neighbours& tile) {
-  const double share = share_of_work(padding, tile);
-  if (share == 1 || schedule.decide("skip_padding", {{{0}, 1}, {{1}, share}}, {1})[0] == 0) return {};
-  std::vector<Var> axes;
-  for (const WindowPadding& axis : padding) axes.push_back(axis.window);
-  return axes;
+}  // namespace
+
+void decide_tile_in_padding(Schedule& schedule, const BlockRef& block, Product product, Plan& c, const Target& target) {
+  const std::vector<WindowPadding> padding = find_window_padding(schedule, block, c.analysis);
+  product.share_of_work = [&](const RegisterTile& tile) { return share_of_work(padding, neighbours_in(tile, c)); };
+  c.tile = decide_tile(schedule, product, target);
+  const double share = product.share_of_work(c.tile);
+  if (share == 1 || schedule.decide("skip_padding", {{{0}, 1}, {{1}, share}}, {1})[0] == 0) return;
+  const auto is_window = [&](const Var& k) {
+    return std::ranges::any_of(padding, [&](const WindowPadding& axis) { return axis.window == k; });
+  };
+  c.skipped =
+      static_cast<size_t>(std::stable_partition(c.reduce.begin(), c.reduce.end(), is_window) - c.reduce.begin());
 }
 
 }  // namespace tw::cpu

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "targets/cpu/contraction/packing.h"
+#include "targets/cpu/contraction/window_padding.h"
 #include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
@@ -75,7 +76,7 @@ std::optional<Plan> plan_of_words(Schedule& schedule, const BlockRef& block, con
   const auto packing = choose_packing(schedule, *plan, target);
   if (!packing) return std::nullopt;
   plan->packing = *packing;
-  plan->tile = decide_tile(schedule, product_of(*plan, target), target);
+  decide_tile_in_padding(schedule, block, product_of(*plan, target), *plan, target);
   return plan;
 }
 

@@ -121,9 +121,15 @@ TEST(OpenSizes, TilesOfAUnitAreFilledUp) {
                                    const Expr pixel = map({floor_div(r[0], 32), s[0], s[1], floor_mod(r[0], 32)});
                                    return cast(f32, pixel) * cast(f32, weights({r[0], s[2]}));
                                  });
-  for (Func func : {te::make_func("product", {rows, weights}, {sum}, {n}),
-                    te::make_func("layer", {rows, weights, bias}, {biased}, {n}),
-                    te::make_func("pixels", {map, weights}, {pixels}, {n})}) {
+  const auto bytes = te::placeholder("A", {n, 64}, i8), small = te::placeholder("B", {64, 48}, i8);
+  const auto whole = te::reduce("C", {n, 48}, {64}, te::Combiner::sum, {bytes, small},
+                                [&](const te::Indices& s, const te::Indices& r) {
+                                  return cast(i32, bytes({s[0], r[0]})) * cast(i32, small({r[0], s[1]}));
+                                });
+  for (Func func :
+       {te::make_func("product", {rows, weights}, {sum}, {n}), te::make_func("bytes", {bytes, small}, {whole}, {n}),
+        te::make_func("layer", {rows, weights, bias}, {biased}, {n}),
+        te::make_func("pixels", {map, weights}, {pixels}, {n})}) {
     mark_constant(func, "B");
     const auto tiles = asked(func, "tiles", core_with_tiles());
     ASSERT_GT(tiles.candidates.size(), 1U);
@@ -156,6 +162,28 @@ TEST(OpenSizes, ManyRowsAreBlocksWhileLargeWeightsPass) {
   for (const Candidate& candidate : asked(func, "open_blocks", target).candidates)
     for (const int64_t size : {1, 30})
       expect_same_meaning_at(func, target, {{func.parameters[0], size}}, {{"open_blocks", candidate.value}});
+}
+
+// Words of small elements, too: of a window that is spread over a small map most steps see nothing but padding.
+TEST(OpenSizes, SpreadWindowsOfWordsLeaveOutPadding) {
+  const Var h = dimension("h", {1, 64}, "", 14), w = dimension("w", {1, 64}, "", 14);
+  const auto image = te::placeholder("X", {1, h, w, 32}, bf16), filter = te::placeholder("W", {16, 32, 3, 3}, bf16);
+  const auto padded = te::compute("P", {1, h + 12, w + 12, 32}, {image}, [&](const te::Indices& s) {
+    const Expr y = s[1] - 6, x = s[2] - 6, inside = y >= 0 && y < h && x >= 0 && x < w;
+    return select(inside, load(image.buffer(), {s[0], y, x, s[3]}, inside), const_of(bf16, 0));
+  });
+  const auto sum = te::reduce("Y", {1, h, w, 16}, {32, 3, 3}, te::Combiner::sum, {padded, filter},
+                              [&](const te::Indices& s, const te::Indices& r) {
+                                return cast(f32, padded({s[0], s[1] + r[1] * 6, s[2] + r[2] * 6, r[0]})) *
+                                       cast(f32, filter({s[3], r[0], r[1], r[2]}));
+                              });
+  Func func = te::make_func("conv", {image, filter}, {sum}, {h, w});
+  mark_constant(func, "W");
+  const Target target = core(512, 32);
+  EXPECT_EQ(asked(func, "skip_padding", target).value(), Choice{1});
+  for (const int64_t is_skipped : {0, 1})
+    for (const auto& [height, width] : {std::pair{1, 1}, {9, 5}, {13, 15}})
+      expect_same_meaning_at(func, target, {{h, height}, {w, width}}, {{"skip_padding", {is_skipped}}});
 }
 
 // A window's weights that the second cache does not hold pass once for several rows of pixels.
