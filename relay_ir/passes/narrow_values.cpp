@@ -88,12 +88,12 @@ class Chooser {
       if (node.op->kind == OpKind::view && is_stored_[node.inputs[0]]) is_stored_[node.outputs[0]] = true;
   }
 
-  // Tensor cores multiply matrices of any sizes: open ones count as many elements there, elsewhere as none.
+  // Tensor cores multiply matrices of any sizes: open ones count as many elements there, elsewhere as usual.
   bool takes_open() const { return target_.tensor_core_rate > 0; }
   int64_t many_if_open() const { return takes_open() ? std::numeric_limits<int64_t>::max() / f32.bytes() : 0; }
+  bool is_open(ValueId id) const { return !static_shape(graph_.values[id].type); }
   int64_t elements(ValueId id) const {
-    const auto shape = static_shape(graph_.values[id].type);
-    return shape ? element_count(*shape) : many_if_open();
+    return takes_open() && is_open(id) ? many_if_open() : element_count(typical_shape(graph_.values[id].type));
   }
   std::optional<int64_t> extent(ValueId id, int from_end) const {
     const TensorType& type = graph_.values[id].type;
@@ -169,7 +169,7 @@ class Chooser {
   Narrow matrix_product(const Node& node, bool is_constant) const {
     const bool transpose_a = node.attributes.get_int("transpose_a") != 0;
     const auto k = extent(node.inputs[0], transpose_a ? 2 : 1), columns = extent(node.outputs[0], 1);
-    if (is_constant && columns && *columns > 0 && elements(node.outputs[0]) > 0 &&
+    if (is_constant && columns && *columns > 0 && !is_open(node.outputs[0]) &&
         elements(node.outputs[0]) / *columns < many_rows) {
       return Narrow::weights;
     }
