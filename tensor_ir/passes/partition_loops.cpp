@@ -373,22 +373,24 @@ class Partitioner {
     std::erase_if(conditions, [&](const TileCondition& c) {
       return c.is_first_iteration || std::find(seen.begin(), seen.end(), c.slack) != seen.end();
     });
-    if (conditions.empty() || guards_left == 0 || 2 * count_stores(body) > most_copied_stores)
+    if (conditions.empty() || guards_left == 0 || 2 * copies_ * count_stores(body) > most_copied_stores)
       return (*this)(body, known);
     const TileCondition& condition = conditions[0];
+    const int64_t outside = copies_;
+    if (!is_open(condition)) copies_ *= 2;  // open_tail counts its own
     seen.push_back(condition.slack);
     const Expr holds = simplify(Expr(0) <= to_expr(condition.slack), known);
     Assumptions then_known = known;
     then_known.assume(holds);
     const Stmt main = choose(var, replace_guards(body, condition.guards, true), then_known, seen, guards_left - 1);
-    if (const auto value = tail_value(condition, known)) {
-      const Stmt tail = replace_expr(with_fresh_names(body), value->first, Expr(value->second));
-      return make_stmt<If>(holds, main, choose(var, tail, known, seen, guards_left - 1));
-    }
     const auto tail_of = [&](const Stmt& tail, const Assumptions& known) {
       return choose(var, with_fresh_names(tail), known, seen, guards_left - 1);
     };
-    return make_stmt<If>(holds, main, open_tails(condition, body, known, tail_of));
+    const auto value = tail_value(condition, known);
+    const Stmt tail = value ? tail_of(replace_expr(body, value->first, Expr(value->second)), known)
+                            : open_tails(condition, body, known, tail_of);
+    copies_ = outside;
+    return make_stmt<If>(holds, main, tail);
   }
 
   using TailOf = std::function<Stmt(const Stmt& tail, const Assumptions& known)>;
@@ -557,7 +559,7 @@ class Partitioner {
   }
 
   const std::vector<Var>& parameters_;
-  int64_t copies_ = 1;  // of what is partitioned, for numbers of rows around it
+  int64_t copies_ = 1;  // of what is partitioned, for conditions and numbers of rows around it
 };
 
 }  // namespace
