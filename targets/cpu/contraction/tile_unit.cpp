@@ -37,13 +37,14 @@ bool has_whole_tiles(const Contraction& c, const Atom& atom) {
   return is_known_equal(floor_mod(c.analysis.iter(c.rows.back()).extent, atom.m), 0);
 }
 
-// Of rows that lie one after the other, not of a window's: all that a tile reads is copied once.
+// Of rows that lie one after the other, not of a window's: all that a tile reads is copied once.  Where most of a tile
+// is usually filled up, as for a batch of one, vectors do as well.
 bool may_fill_rows(const Contraction& c, const Atom& atom) {
-  constexpr double least_share = 0.6;  // of the products' rows are there, as a rule
+  constexpr double least_share = 0.6;
   const int64_t typical = c.analysis.typical_extent(c.rows.back());
   const double share = static_cast<double>(typical) / static_cast<double>(round_up(typical, atom.m));
-  return has_whole_tiles(c, atom) || (c.reduce.size() == 1 && dimension_of(c.read_a(), c.rows.back()) >= 0 &&
-                                      (typical == 1 || share >= least_share));
+  const bool is_product = c.reduce.size() == 1 && dimension_of(c.read_a(), c.rows.back()) >= 0;
+  return has_whole_tiles(c, atom) || (is_product && share >= least_share);
 }
 
 // Whether tiles can and should do it.
