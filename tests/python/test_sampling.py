@@ -138,6 +138,7 @@ def test_the_image_of_columns_in_windows_of_a_run(strides, dilations, pads):
     cases = [feeds(*sizes) for sizes in (([2, 3], [7, 8]), ([1, 1], [3, 4]), ([4, 3], [6, 9]), ([3, 1], [3, 2]))]
     require_agreement(model, cases, by_reference(model))
     executable = tw.compile(tw.load(model.SerializeToString()))
+    assert len(executable.to_bytes()) < 500_000, "conditions of several loops do not multiply the copies of a tile"
     with pytest.raises(tw.Error, match="TW1101.*the one is 10, the other 12"):
         executable.run(feeds([1, 5], [7, 8]))
     with pytest.raises(tw.Error, match="TW1101"):

@@ -75,7 +75,7 @@ std::optional<Plan> plan_of_multiply_adds(Schedule& schedule, const BlockRef& bl
                                                        static_cast<int>(std::max<int64_t>(1, c.k_count()))) == 1;
   c.is_memory_bound = is_memory_bound(c.read_b().buffer, count_most_iterations(analysis, c.rows), target);
   const Product product = product_of(c, target);
-  decide_tile_in_padding(schedule, block, product, c, target);
+  decide_tile_and_skipped_padding(schedule, block, product, c, target);
   if (c.is_grouped() && c.group % lanes != 0) c.atom.n = panel_width(product, c.tile.vectors), c.tile.vectors = 1;
   c.split = find_blocked(c, lanes);
   c.row_packing = decide_row_packing(schedule, block, c, target);

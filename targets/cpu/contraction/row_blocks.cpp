@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/rounding.h"
-#include "tensor_ir/passes/skip_iterations.h"
+#include "targets/cpu/default_schedule.h"
 
 namespace tw::cpu {
 namespace {
@@ -57,7 +57,7 @@ Choice choose_row_blocks(const std::vector<Candidate>& candidates) {
 
 namespace {
 
-// Of an open axis as many as usual.
+// Of an open axis.  One is what a batch has as a rule, which says nothing of others.
 int64_t usual_extent(const Plan& c, const Var& rows) {
   constexpr int64_t usual = 32;
   const int64_t typical = c.analysis.typical_extent(rows);
@@ -125,7 +125,7 @@ std::vector<LoopRef> decide_row_blocks(Schedule& schedule, const Plan& c, std::v
     const auto at = rows.begin() + static_cast<std::ptrdiff_t>(*axis);
     if (const int64_t together = decide_open_block(schedule, c, sweep, *axis, target); together > 1) {
       const auto parts = schedule.split(*at, {std::nullopt, together});
-      if (at + 1 == rows.end()) schedule.annotate(parts[1], skip_iterations_attribute, int64_t{1});
+      if (at + 1 == rows.end()) skip_beyond(schedule, {parts[1]});
       *at = parts[0];
       rows.insert(at + 1, parts[1]);
     }

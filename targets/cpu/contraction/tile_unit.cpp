@@ -43,8 +43,7 @@ bool may_fill_rows(const Contraction& c, const Atom& atom) {
   constexpr double least_share = 0.6;
   const int64_t typical = c.analysis.typical_extent(c.rows.back());
   const double share = static_cast<double>(typical) / static_cast<double>(round_up(typical, atom.m));
-  const bool is_product = c.reduce.size() == 1 && dimension_of(c.read_a(), c.rows.back()) >= 0;
-  return has_whole_tiles(c, atom) || (is_product && share >= least_share);
+  return c.reduce.size() == 1 && dimension_of(c.read_a(), c.rows.back()) >= 0 && share >= least_share;
 }
 
 // Whether tiles can and should do it.
@@ -52,7 +51,7 @@ bool is_for_tiles(const Schedule& schedule, const BlockRef& block, const Contrac
   const BlockAnalysis& analysis = c.analysis;
   if (!c.has_rows()) return false;
   if (analysis.is_open(c.rows.back())) {
-    if (!may_fill_rows(c, atom)) return false;
+    if (!has_whole_tiles(c, atom) && !may_fill_rows(c, atom)) return false;
   } else if (c.m() < 4 || count_most_iterations(analysis, c.rows) < 5) {
     return false;  // few rows leave the unit idle: vectors do as well
   }

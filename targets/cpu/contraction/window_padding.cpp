@@ -73,7 +73,8 @@ double share_of_work(const std::vector<WindowPadding>& padding, const Neighbours
 
 }  // namespace
 
-void decide_tile_in_padding(Schedule& schedule, const BlockRef& block, Product product, Plan& c, const Target& target) {
+void decide_tile_and_skipped_padding(Schedule& schedule, const BlockRef& block, Product product, Plan& c,
+                                     const Target& target) {
   const std::vector<WindowPadding> padding = find_window_padding(schedule, block, c.analysis);
   product.share_of_work = [&](const RegisterTile& tile) { return share_of_work(padding, neighbours_in(tile, c)); };
   c.tile = decide_tile(schedule, product, target);

@@ -76,7 +76,7 @@ std::optional<Plan> plan_of_words(Schedule& schedule, const BlockRef& block, con
   const auto packing = choose_packing(schedule, *plan, target);
   if (!packing) return std::nullopt;
   plan->packing = *packing;
-  decide_tile_in_padding(schedule, block, product_of(*plan, target), *plan, target);
+  decide_tile_and_skipped_padding(schedule, block, product_of(*plan, target), *plan, target);
   return plan;
 }
 

@@ -157,14 +157,7 @@ TEST(TargetsCodegen, OpenRowsFillTiles) {
   EXPECT_GT(test::count_of(assembly, "tdpbf16ps"), 0);
   EXPECT_EQ(test::count_of(assembly, "vfmadd"), 0);
   for (const int64_t size : {1, 39}) {
-    const InterpretOptions options{.parameters = {{"n", size}}};
-    std::vector<NDArray> expected, actual;
-    for (const Buffer& buffer : func.buffers) {
-      NDArray array(buffer->dtype, {buffer->name == "B" ? 96 : size, buffer->name == "A" ? 96 : 80});
-      for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 11) - 5);
-      actual.push_back(as_scheduled(array.clone(), schedule.trace(), buffer->name));
-      expected.push_back(std::move(array));
-    }
+    const auto [expected, actual, options] = arrays_at(func, schedule.trace(), {{n, size}});
     interpret(func, expected, options);
     interpret_kernels(lowered, schedule.func(), actual, options);
     EXPECT_EQ(largest_difference(actual.back().reshape(expected.back().shape()), expected.back()), 0);

@@ -46,23 +46,31 @@ inline void expect_same_meaning(const Func& func, const Target& target, const De
   EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
 }
 
-// At these sizes of the open dimensions.
-inline void expect_same_meaning_at(const Func& func, const Target& target, const std::map<Var, int64_t>& sizes,
-                                   const Decisions& decisions = {}) {
-  const Schedule schedule = cpu::decided_schedule(func, target, decisions);
-  InterpretOptions options;
-  Substitution values;
-  for (const auto& [var, size] : sizes) options.parameters[var.name()] = size, values[var] = Expr(size);
-  SCOPED_TRACE(func.name + " on a " + target.name + " of " + std::to_string(sizes.begin()->second));
+// At sizes of the open dimensions: arrays for the Func and, in the layouts of its schedule, for that.
+struct OpenArrays {
   std::vector<NDArray> expected, actual;
+  InterpretOptions options;
+};
+inline OpenArrays arrays_at(const Func& func, const Trace& trace, const std::map<Var, int64_t>& sizes) {
+  OpenArrays arrays;
+  Substitution values;
+  for (const auto& [var, size] : sizes) arrays.options.parameters[var.name()] = size, values[var] = Expr(size);
   for (const Buffer& buffer : func.buffers) {
     Shape shape;
     for (const Expr& extent : buffer->shape) shape.push_back(*as_int(simplify(substitute(extent, values))));
     NDArray array(buffer->dtype, shape);
     for (int64_t e = 0; e < array.size(); ++e) array.set_float(e, static_cast<double>(e % 11) - 5);
-    actual.push_back(as_scheduled(array.clone(), schedule.trace(), buffer->name));
-    expected.push_back(std::move(array));
+    arrays.actual.push_back(as_scheduled(array.clone(), trace, buffer->name));
+    arrays.expected.push_back(std::move(array));
   }
+  return arrays;
+}
+
+inline void expect_same_meaning_at(const Func& func, const Target& target, const std::map<Var, int64_t>& sizes,
+                                   const Decisions& decisions = {}) {
+  const Schedule schedule = cpu::decided_schedule(func, target, decisions);
+  SCOPED_TRACE(func.name + " on a " + target.name + " of " + std::to_string(sizes.begin()->second));
+  const auto [expected, actual, options] = arrays_at(func, schedule.trace(), sizes);
   interpret(func, expected, options);
   interpret(schedule.func(), actual, options);
   EXPECT_LT(largest_difference(actual.back(), expected.back()), 1e-5) << to_text(schedule.func());
