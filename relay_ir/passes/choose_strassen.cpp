@@ -94,8 +94,10 @@ NDArray matrix_of(const NDArray& weight, const RowsTimesWeight& product, int64_t
 // Cycles, by the large terms, of all workers together.  Fitted to chains of layers of 192 to 768 channels and 16 to 400
 // rows, whose weights come from memory, on a core alone and beside busy neighbours (Zen 4).
 double predict_levels(const RowsTimesWeight& p, int64_t levels, const Target& target) {
-  constexpr double per_point = 3;     // a load, a store and one or two sums of a vector
-  constexpr double per_level = 0.03;  // of the products' time: loops are shorter, and weights are read from farther
+  constexpr double per_point = 3;  // a load, a store and one or two sums of a vector
+  // Of the products' time: loops are shorter, and weights are read from farther.  Small tiles read them more often,
+  // which plain products of images do as well, whose channels lie in blocks (Zen 3).
+  const double per_level = target.vector_registers < 32 && p.axis != 1 ? 0.1 : 0.03;
   const double workers = std::max(1, target.threads), lanes = target.lanes(f32);
   const int64_t parts = int64_t{1} << levels, points = strassen_points(levels);
   const int64_t tiles = p.images * divide_up(p.rows, parts);
