@@ -35,15 +35,14 @@ struct ContractionLoops {
 
 // Steps of k an iteration: the loop's own instructions take the ports of multiply-adds, 3 % of them where four steps
 // share them, and more in small tiles; but not where each step has an address of its own.  A loop over a block of
-// eight, which a window's loops begin again and again, is better none at all: 2 to 3 % of a tile of 12 vectors, 12 % of
-// one of 9.
+// eight is better none at all: each load moves by one stride then, which the core foresees.  Rows of images of 14 × 14
+// are 1.4 times as fast on Zen 3, those of windows 2 to 3 % of a tile of 12 vectors and 12 % of one of 9.
 int64_t usual_steps(const Plan& c, int64_t extent) {
   const Var& k = c.reduce.back();
   const bool is_linear = !c.split.empty() || unit_stride(c.read_a(), k, c.analysis.iters, static_cast<int>(extent));
   if (c.is_memory_bound || c.tile_rows() == 1 || extent <= 2 || !is_linear) return 1;
   constexpr int64_t few_steps = 8, most_instructions = 128;
-  if (c.reduce.size() > 1 && extent == few_steps && extent * c.tile_rows() * c.tile.vectors <= most_instructions)
-    return extent;
+  if (extent == few_steps && extent * c.tile_rows() * c.tile.vectors <= most_instructions) return extent;
   return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1;
 }
 
