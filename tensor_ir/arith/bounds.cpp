@@ -268,6 +268,21 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
     normalise(scaled);
     if (is_moderate(scaled) && prove_nonnegative(scaled, depth - 1)) return true;
   }
+  for (const auto& [atom, factor] : Linear(sum).terms) {  // c·(x // c) is x at most, and x − (c − 1) at least
+    const Term& term = terms_[atom];
+    if (term.kind != NodeKind::Binary || static_cast<BinaryOp>(term.op) != BinaryOp::floor_div) continue;
+    const auto divisor = int_value(term.children[1]);
+    if (!divisor || *divisor < 2 || factor % *divisor != 0 || !is_moderate(sum)) continue;
+    const int64_t times = factor / *divisor;
+    const Linear dividend = linear_of(term.children[0]);
+    if (!is_moderate(dividend)) continue;
+    Linear rest = sum;
+    add_term(rest, atom, -factor);
+    rest.constant += times * dividend.constant - std::max<int64_t>(0, times) * (*divisor - 1);
+    for (const auto& [other, other_factor] : dividend.terms) add_term(rest, other, times * other_factor);
+    normalise(rest);
+    if (is_moderate(rest) && prove_nonnegative(rest, depth - 1)) return true;
+  }
   for (const auto& [atom, factor] : Linear(sum).terms) {  // by symbols: x % y ≤ y − 1; and rest ≥ x // y as above
     const Term& term = terms_[atom];
     if (factor >= 0 || term.kind != NodeKind::Binary || term.children.size() != 2 || !is_moderate(sum)) continue;

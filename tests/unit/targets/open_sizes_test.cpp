@@ -171,6 +171,24 @@ TEST(OpenSizes, ManyRowsAreBlocksWhileLargeWeightsPass) {
       expect_same_meaning_at(func, target, {{func.parameters[0], size}}, {{"open_blocks", candidate.value}});
 }
 
+// Images of 19 rows each: whole tiles leave the quotient when it is simplified, and the blocks still cover all rows.
+TEST(OpenSizes, RowsOfSeveralImagesAreTilesInBlocks) {
+  const Target target = core(256, 16);
+  const Var n = dimension("n", {1, 4096}, "", 1);
+  const Expr rows = n * 19;
+  const auto a = te::placeholder("A", {rows, 24}), b = te::placeholder("B", {24, 32}),
+             r = te::placeholder("R", {rows, 32});
+  const auto sum =
+      te::reduce("C", {rows, 32}, {24}, te::Combiner::sum, {a, b},
+                 [&](const te::Indices& s, const te::Indices& k) { return a({s[0], k[0]}) * b({k[0], s[1]}); });
+  const auto total = te::compute("D", {rows, 32}, {r, sum}, [&](const te::Indices& s) { return r(s) + sum(s); });
+  Func func = te::make_func("layer", {a, b, r}, {total}, {n});
+  mark_constant(func, "B");
+  for (const Candidate& candidate : worth_trying(asked(func, "open_blocks", target)))
+    expect_same_meaning_at(func, target, {{n, 1}}, {{"open_blocks", candidate.value}});
+  for (const int64_t tiles : {6, 7}) expect_same_meaning_at(func, target, {{n, 2}}, {{"open_blocks", {tiles}}});
+}
+
 // Words of small elements, too: of a window that is spread over a small map most steps see nothing but padding.
 TEST(OpenSizes, SpreadWindowsOfWordsLeaveOutPadding) {
   const Var h = dimension("h", {1, 64}, "", 14), w = dimension("w", {1, 64}, "", 14);

@@ -106,6 +106,18 @@ TEST_F(BoundsTest, ProvesQuotientsToBeLarger) {
   EXPECT_FALSE(can_prove(tile < floor_div(rows, 8), known));
 }
 
+// Tiles of 6 rows in blocks of 6 cover all rows, also where simplifying has taken whole tiles out of the quotient.
+TEST_F(BoundsTest, BlocksOfTilesCoverTheirRows) {
+  known.bind(n, {1, 1 << 20});
+  const Expr rows = n * 197, tiles = floor_div(rows + 5, 6), blocks = floor_div(tiles + 5, 6);
+  EXPECT_TRUE(can_prove(blocks * 36 >= rows, known));
+  EXPECT_TRUE(can_prove(tiles * 12 >= rows * 2, known));
+  EXPECT_TRUE(can_prove(floor_div(rows, 6) * 6 <= rows, known));
+  EXPECT_FALSE(can_prove(floor_div(rows, 6) * 6 >= rows, known));
+  EXPECT_FALSE(can_prove(floor_div(rows + 4, 6) * 6 >= rows, known));
+  EXPECT_FALSE(can_prove(blocks * 36 <= rows, known));
+}
+
 TEST_F(BoundsTest, SurvivesTheEndsOfTheRange) {
   const int64_t largest = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   Assumptions wide;
