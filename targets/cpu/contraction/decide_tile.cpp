@@ -40,8 +40,11 @@ std::vector<TileOption> options_of_vectors(const Product& p, const Target& targe
     const int64_t panels = p.group > 0 ? p.group / width : 1, n_vectors = p.group > 0 ? tile.vectors : p.n_vectors;
     const auto times = static_cast<double>(panels * (tile.rows <= p.m ? p.around : 1));
     const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows / p.around));
-    double cost =
-        cost_of_rows(p, m, [&](int64_t rows) { return tile_cost(tile, rows, n_vectors, p.k, target, sweep); });
+    double cost = cost_of_rows(p, m, [&](int64_t rows) {
+      Sweep of_rows = sweep;
+      if (!p.usual_m.empty()) of_rows.scattered_bytes = sweep.scattered_bytes / p.m * rows;
+      return tile_cost(tile, rows, n_vectors, p.k, target, of_rows);
+    });
     // The two halves of each vector of A are joined in each step.
     if (p.atom.is_matrix())
       cost += static_cast<double>(m * divide_up(n_vectors, tile.vectors) * p.k) / target.fma_ports;
