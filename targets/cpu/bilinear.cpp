@@ -101,10 +101,9 @@ struct Blocking {
   double cycles = 0;           // predicted, of the slowest core
 };
 
-// Bytes that a core gets a cycle of what the cores' common cache holds, which they all read at once, or memory.  Other
-// programs' cores have their part of that cache: of 32 MiB on a Zen 3 two cores find 16 again where nobody else works.
+// Bytes that a core gets a cycle of what the cores' common cache holds, which they all read at once, or memory.
 double far_rate(int64_t bytes, const Target& target) {
-  return bytes <= target.l3.bytes / 4 ? target.l3.rate * 5 / 6 : target.core_stream_rate;
+  return bytes <= target.l3.bytes / 2 ? target.l3.rate * 5 / 6 : target.core_stream_rate;
 }
 
 // Products, transforms, and the way of weights and data from their caches, for the slowest core.  Shares of the levels'
@@ -150,11 +149,8 @@ double predict_cycles(const Sizes& s, const Blocking& b, const Target& target) {
   constexpr double meeting = 4000;
   const auto tasks = static_cast<double>(divide_up(blocks * panels, threads)),
              own_panels = static_cast<double>(divide_up(panels, threads));
-  // Other cores' data come from these for the first panel, and then from where they are kept.
-  const auto all_data = static_cast<double>(blocks * data_bytes);
-  const double reads =
-      all_data / target.core_to_core_rate + (own_panels - 1) * all_data / far_rate(blocks * data_bytes, target);
-  return own_panels * first_task + std::max(0.0, tasks - own_panels) * task(rate_again(panel_bytes)) + reads +
+  return own_panels * first_task + std::max(0.0, tasks - own_panels) * task(rate_again(panel_bytes)) +
+         tasks * static_cast<double>(data_bytes) / target.core_to_core_rate +
          input_transform * static_cast<double>(s.tiles) / static_cast<double>(threads) + meeting;
 }
 
