@@ -11,6 +11,12 @@ from onnx import helper
 
 import tilewright as tw
 from conftest import model_of, value
+from tilewright import machine
+
+# Elsewhere rows whose elements lie side by side keep their plain products; images do not.
+needs_wide_vectors = pytest.mark.skipif(
+    machine.describe()["vector_bits"] < 512, reason="small register tiles gain nothing for such rows"
+)
 
 
 def network(shape, widths, is_image=False, scale=None):
@@ -50,12 +56,12 @@ def is_close(actual, expected) -> bool:
 @pytest.mark.parametrize(
     ("shape", "widths", "is_image"),
     [
-        ((1, 2049, 512), (512, 768, 512), False),
-        ((3, 701, 512), (512, 512), False),
-        ((1, 19, 63, 512), (512, 512), False),
+        pytest.param((1, 2049, 512), (512, 768, 512), False, marks=needs_wide_vectors),
+        pytest.param((3, 701, 512), (512, 512), False, marks=needs_wide_vectors),
+        pytest.param((1, 19, 63, 512), (512, 512), False, marks=needs_wide_vectors),
         ((1, 512, 45, 47), (512, 384, 512), True),
         ((2, 512, 31, 33), (512, 512), True),
-        ((1, 1024, 1000), (1000, 1064, 1000), False),
+        pytest.param((1, 1024, 1000), (1000, 1064, 1000), False, marks=needs_wide_vectors),
         ((1, 1064, 32, 33), (1064, 1000), True),
     ],
 )
@@ -68,7 +74,7 @@ def test_against_onnxruntime(shape, widths, is_image):
 
 
 def test_is_a_choice():
-    model, feed = network((1, 2048, 512), (512, 512))
+    model, feed = network((1, 512, 45, 46), (512, 512), is_image=True)
     loaded = tw.load(model)
     fast, plain = (tw.compile(loaded, threads=2, strassen=allowed) for allowed in (True, False))
     assert count_strassen(fast) and not count_strassen(plain)
@@ -79,16 +85,16 @@ def test_is_a_choice():
 def test_columns_are_rounded_by_their_own_size():
     """And not by that of the columns which they are summed with; the last ones are zeros."""
     size = np.float32([1e-4, 1, 1e3, 0]).repeat(128)
-    model, feed = network((1, 2048, 512), (512, 512), scale=lambda _: size)
+    model, feed = network((1, 512, 45, 46), (512, 512), is_image=True, scale=lambda _: size)
     executable = tw.compile(tw.load(model), threads=2)
     assert count_strassen(executable)
     (actual,) = executable.run(feed).values()
     expected = expected_of(model, feed)
     for columns in np.split(np.arange(512), 4):
-        assert is_close(actual[..., columns], expected[..., columns])
+        assert is_close(actual[:, columns], expected[:, columns])
 
 
-@pytest.mark.parametrize("is_image", [False, True])
+@pytest.mark.parametrize("is_image", [pytest.param(False, marks=needs_wide_vectors), True])
 def test_rows_are_rounded_by_their_own_size(is_image):
     """And not by that of a neighbour: networks of text have tokens that are a thousand times as large as others."""
     model, feed = network((1, 512, 32, 32) if is_image else (1, 1024, 512), (512, 512), is_image, lambda _: 1e-3)
@@ -104,19 +110,20 @@ def test_rows_are_rounded_by_their_own_size(is_image):
 
 @pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf])
 def test_what_is_not_a_number_stays_in_its_row(what):
-    model, feed = network((1, 1025, 512), (512, 512))
+    model, feed = network((1, 512, 31, 33), (512, 512), is_image=True)
     executable = tw.compile(tw.load(model), threads=2)
     assert count_strassen(executable)
-    expected = next(iter(executable.run(feed).values()))[0]
-    feed["x"][0, 6, 100] = what
-    actual = next(iter(executable.run(feed).values()))[0]
-    assert np.isnan(actual[6]).all()
-    assert is_close(np.delete(actual, 6, 0), np.delete(expected, 6, 0))
+    expected = next(iter(executable.run(feed).values()))
+    feed["x"][0, 100, 2, 6] = what
+    actual = next(iter(executable.run(feed).values()))
+    assert np.isnan(actual[..., 2, 6]).all()
+    actual[..., 2, 6] = expected[..., 2, 6]
+    assert is_close(actual, expected)
 
 
 def test_images_of_a_batch_do_not_meet():
     """What is not a number in one image stays there."""
-    model, feed = network((2, 1025, 512), (512, 512))
+    model, feed = network((2, 512, 31, 33), (512, 512), is_image=True)
     executable = tw.compile(tw.load(model), threads=2)
     assert count_strassen(executable)
     expected = next(iter(executable.run(feed).values()))
@@ -157,13 +164,13 @@ def test_open_rows_keep_plain_sums():
 
 def test_halves_of_its_columns_are_combined_behind_it():
     """A gated unit: its own kernel, since a tile of the product has rows of one block of columns only."""
-    model = onnx.load_model_from_string(network((1, 1024, 512), (512, 512))[0])
-    feed = {"x": np.random.default_rng(3).standard_normal((1, 1024, 512)).astype(np.float32)}
+    model = onnx.load_model_from_string(network((1, 512, 32, 32), (512, 512), is_image=True)[0])
+    feed = {"x": np.random.default_rng(3).standard_normal((1, 512, 32, 32)).astype(np.float32)}
     del model.graph.node[1:]
-    model.graph.node.append(helper.make_node("Split", ["p0"], ["a", "b"], axis=2, num_outputs=2))
+    model.graph.node.append(helper.make_node("Split", ["s0"], ["a", "b"], axis=1, num_outputs=2))
     model.graph.node.append(helper.make_node("Sigmoid", ["b"], ["c"]))
     model.graph.node.append(helper.make_node("Mul", ["a", "c"], ["y0"]))
-    model.graph.output[0].type.tensor_type.shape.dim[2].dim_value = 256
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 256
     model.opset_import[0].version = 18
     executable = tw.compile(tw.load(model.SerializeToString()), threads=2)
     assert count_strassen(executable) in (1, 2)
