@@ -120,6 +120,19 @@ TEST(Strassen, SmallProductsStay) {
   EXPECT_EQ(levels_of(product_by(16, ones({768, 768})), two_narrow_cores()), 0);
 }
 
+// What small register tiles lose eats up the gain, but where channels lie in blocks: there the plain product loses it
+// too.
+TEST(Strassen, RowsStayWhereRegistersAreFew) {
+  Target target = parse_target("x86:avx2");
+  target.threads = 2;
+  EXPECT_EQ(levels_of(product_by(1024, ones({768, 768})), target), 0);
+  Graph images;
+  images.inputs = {images.add_value("x", TensorType{f32, {Expr(1), Expr(768), Expr(32), Expr(32)}})};
+  images.outputs =
+      images.add_node("conv", {images.inputs[0], images.add_constant("w", ones({768, 768, 1, 1}))}, {}, "c");
+  EXPECT_GT(levels_of(images, target), 0);
+}
+
 TEST(Strassen, WeightsWithoutValueStay) {
   NDArray weight = random_array({768, 768}, 1);
   weight.set_float(1000, std::numeric_limits<double>::infinity());
