@@ -21,6 +21,15 @@ bool is_infinite(int64_t end) {
   return end == minus_infinity || end == plus_infinity;
 }
 
+// Products of two are exact.
+bool is_small(int64_t value) {
+  return value > -(int64_t{1} << 30) && value < int64_t{1} << 30;
+}
+bool is_small(const Linear& sum) {
+  return is_small(sum.constant) &&
+         std::all_of(sum.terms.begin(), sum.terms.end(), [](const auto& term) { return is_small(term.second); });
+}
+
 // Ends multiply, where 0·∞ = 0.
 int64_t multiply_ends(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
@@ -251,11 +260,7 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
     }
     const int64_t sign = factor / unit;
     const auto divisor = int_value(term.children[1]);
-    const auto is_small = [](int64_t value) { return std::abs(value) < int64_t{1} << 30; };
-    if (!divisor || *divisor < 2 || !is_small(*divisor) || sum.terms.size() < 2 || !is_small(sum.constant) ||
-        !std::all_of(sum.terms.begin(), sum.terms.end(), [&](const auto& t) { return is_small(t.second); })) {
-      continue;
-    }
+    if (!divisor || *divisor < 2 || !is_small(*divisor) || sum.terms.size() < 2 || !is_small(sum)) continue;
     Linear scaled = sum;
     scaled.constant = floor_divide(sum.constant, unit);
     for (auto& [other, other_factor] : scaled.terms) other_factor /= unit;
@@ -272,10 +277,10 @@ bool Simplifier::prove_nonnegative(const Linear& sum, int depth) {
     const Term& term = terms_[atom];
     if (term.kind != NodeKind::Binary || static_cast<BinaryOp>(term.op) != BinaryOp::floor_div) continue;
     const auto divisor = int_value(term.children[1]);
-    if (!divisor || *divisor < 2 || factor % *divisor != 0 || !is_moderate(sum)) continue;
+    if (!divisor || *divisor < 2 || !is_small(*divisor) || factor % *divisor != 0 || !is_small(sum)) continue;
     const int64_t times = factor / *divisor;
     const Linear dividend = linear_of(term.children[0]);
-    if (!is_moderate(dividend)) continue;
+    if (!is_small(dividend)) continue;
     Linear rest = sum;
     add_term(rest, atom, -factor);
     rest.constant += times * dividend.constant - std::max<int64_t>(0, times) * (*divisor - 1);
