@@ -63,8 +63,8 @@ graph = helper.make_graph(
         helper.make_node("Relu", ["b"], ["y"], name="relu"),
     ],
     "small",
-    [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 30, 30])],
-    [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32, 28, 28])],
+    [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 32, 32])],
+    [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32, 30, 30])],
     initializer=[numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
 )
 onnx_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -114,7 +114,7 @@ show(str(func))
 #
 #    - `compute_inline` puts the bias into the block that uses it: its array is gone.
 #    - `transform_layout` reorders the weights, in advance: 16 output channels lie side by side in memory.
-#    - `split` and `reorder` make a register tile: 4 positions (`i3_1`) × 2 vectors (`i1_1`) of 8 channels
+#    - `split` and `reorder` make a register tile: 6 positions (`i3_1`) × 2 vectors (`i1_1`) of 8 channels
 #      (`i1_2`).
 #    - `cache_write(…, register)` keeps the tile in registers while the sums run.
 #    - `reverse_compute_at("relu", …)` puts bias and ReLU behind the tile, while its data are near.
@@ -122,7 +122,7 @@ show(str(func))
 #    A tuned schedule is such a list, too, with other numbers in it.  `decide` is where the numbers come from. ---------
 
 schedule = tw.Schedule.default(func, target="x86:avx2")
-assert [asked["candidates"][asked["chosen"]] for asked in schedule.asked if asked["name"] == "tile"] == [(4, 2)]
+assert [asked["candidates"][asked["chosen"]] for asked in schedule.asked if asked["name"] == "tile"] == [(6, 2)]
 show(schedule.trace, last=14)
 print()
 for asked in schedule.asked:
@@ -141,23 +141,23 @@ at = line_of(text, "for r0 in")
 show(text, at, at + 9)
 
 # 7. Lowered.  Passes of loops (`tensor_ir/passes.def`) turn blocks into plain stores.  Arrays get one dimension,
-#    and of an array that only one task sees just its part is left: 4 × 16 numbers.  Then vectors appear: `ramp(a,
+#    and of an array that only one task sees just its part is left: 6 × 16 numbers.  Then vectors appear: `ramp(a,
 #    1, 8)` is the 8 elements from `a` on, `broadcast(a, 8)` one number in all lanes. ----------------------------------
 
 text = dump("k0_conv.*_vectorize_loops").replace(FUSED, "task")
 at = line_of(text, "for r0 in")
 show(text, at, at + 12, width=160)
 
-# 8. Unrolled.  After the last pass the tile is written out: 4 × 2 multiply-adds with 2 loads of weights.  Sums and
+# 8. Unrolled.  After the last pass the tile is written out: 6 × 2 multiply-adds with 2 loads of weights.  Sums and
 #    products have become `fma`.  What is left goes to LLVM. -----------------------------------------------------------
 
 text = dump("k0_conv.*_contract_fma").replace(FUSED, "task")
 at = line_of(text, "for r2 in")
-show(text, at, at + 10, width=160)
+show(text, at, at + 14, width=160)
 
 # 9. Machine code.  LLVM chooses registers and instructions, lld links, both in this process.  Look for what the
-#    schedule has asked for: 8 `vfmadd231ps` on 8 different registers, which are the tile; 2 loads of weights
-#    (`vmovaps`); 4 numbers of the input, each in all lanes (`vbroadcastss`).  Nothing of the tile goes to memory
+#    schedule has asked for: 12 `vfmadd231ps` on 12 different registers, which are the tile; 2 loads of weights
+#    (`vmovaps`); 6 numbers of the input, each in all lanes (`vbroadcastss`).  Nothing of the tile goes to memory
 #    here: that is what the schedule is for.  The loop is the one over the three columns of the window. ----------------
 
 
@@ -168,7 +168,7 @@ def printed(*command: str | Path) -> str:
 executable.save(folder / "small.twa")
 text = printed("llvm-objdump-22", "-d", "--no-show-raw-insn", "--no-leading-addr", "small.twa").expandtabs(16)
 at = line_of(text, "vfmadd")
-assert len(re.findall("vfmadd231ps .*ymm", text)) == 8
+assert len(re.findall("vfmadd231ps .*ymm", text)) == 12
 start = max(n for n, line in enumerate(text.splitlines()[:at]) if "nop" in line) + 1
 show(text, start, line_of(text, r"\bj\w+ ", at) + 1)
 
@@ -181,6 +181,6 @@ print(printed(sys.executable, "-m", "tilewright", "inspect", "small.twa"))
 # And it computes what the model says.
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-x = rng.standard_normal((1, 16, 30, 30)).astype(np.float32)
+x = rng.standard_normal((1, 16, 32, 32)).astype(np.float32)
 (expected,) = ReferenceEvaluator(onnx_model).run(None, {"x": x})
 print(f"largest difference from ONNX's own evaluator: {np.abs(executable(x)[0] - expected).max():.1e}")

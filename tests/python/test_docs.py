@@ -52,7 +52,7 @@ def test_the_commands_are_there(site):
 def test_one_convolution_is_followed_to_its_inner_loop(site):
     text = text_of(site, "how_it_works.html")
     assert re.search(r"small\.\d\d_fold_batch_norm\.tw", text) and "block conv(spatial vi0" in text
-    assert len(re.findall(r"vfmadd231ps +%ymm", text)) == 8
+    assert len(re.findall(r"vfmadd231ps +%ymm", text)) == 12
 
 
 def test_every_tutorial_has_a_page(site):
