@@ -97,7 +97,8 @@ double predict_levels(const RowsTimesWeight& p, int64_t levels, const Target& ta
   constexpr double per_point = 3;  // a load, a store and one or two sums of a vector
   // Of the products' time: loops are shorter, and weights are read from farther.  Small tiles read them more often,
   // which plain products of images do as well, whose channels lie in blocks (Zen 3).
-  const double per_level = target.vector_registers < 32 && p.axis != 1 ? 0.1 : 0.03;
+  const bool is_image = p.axis == 1;
+  const double per_level = target.vector_registers < 32 && !is_image ? 0.1 : 0.03;
   const double workers = std::max(1, target.threads), lanes = target.lanes(f32);
   const int64_t parts = int64_t{1} << levels, points = strassen_points(levels);
   const int64_t tiles = p.images * divide_up(p.rows, parts);

@@ -18,7 +18,7 @@ def codes(*shape, dtype=np.uint8):
     return RNG.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
-def weights(*shape):
+def weight_codes(*shape):
     """Of 7 bits: on cores without VNNI ONNX Runtime adds two products in 16 bits, which saturate (its documentation of
     quantization: `reduce_range`)."""
     return RNG.integers(-64, 64, shape).astype(np.int8)
@@ -113,14 +113,14 @@ def test_parts_that_are_joined():
 def test_gemm(columns, is_float):
     scale = RNG.uniform(0.01, 0.03, 7).astype(np.float32) if columns else np.float32(0.02)
     zero = np.zeros(7, np.int8) if columns else np.int8(0)
-    feed = triple("a", codes(5, 12)) | {"w": weights(12, 7), "s_w": scale, "s_zero": zero}
+    feed = triple("a", codes(5, 12)) | {"w": weight_codes(12, 7), "s_w": scale, "s_zero": zero}
     feed |= {"w_c": RNG.integers(-99, 99, 7).astype(np.int32)} | ({} if is_float else RESULT)
     check("QGemm", feed, atol=1e-3)
 
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_products_that_give_floats(bias):
-    w = {"w": weights(12, 7), "w_scale": np.float32(0.02)}
+    w = {"w": weight_codes(12, 7), "w_scale": np.float32(0.02)}
     last = floats(7) if bias else None
     check(
         "MatMulIntegerToFloat",
@@ -134,7 +134,7 @@ def test_products_that_give_floats(bias):
 @pytest.mark.parametrize("mask", [None, np.array([3, 5], np.int32)], ids=["none", "lengths"])
 @pytest.mark.parametrize("past", [0, 4])
 def test_attention(options, mask, past):
-    feed = {"x": codes(2, 5, 12), "w": weights(12, 36), "w_bias": floats(36), "x_scale": SCALE,
+    feed = {"x": codes(2, 5, 12), "w": weight_codes(12, 36), "w_bias": floats(36), "x_scale": SCALE,
             "w_scale": np.float32(0.01), "mask": None if past else mask, "x_zero": ZERO, "w_zero": np.int8(0)}  # fmt: skip # noqa: E501
     if past:
         feed["past"] = floats(2, 2, 3, past, 4)
@@ -146,8 +146,8 @@ def test_attention(options, mask, past):
 def test_dynamically_quantised_lstm(direction, steps):
     directions, hidden = 2 if direction == "bidirectional" else 1, 8
     scales = RNG.uniform(0.005, 0.01, (2, directions)).astype(np.float32)
-    feed = {"x": floats(steps, 1, 6), "w": weights(directions, 6, 4 * hidden),
-            "w_r": weights(directions, hidden, 4 * hidden), "w_b": floats(directions, 8 * hidden),
+    feed = {"x": floats(steps, 1, 6), "w": weight_codes(directions, 6, 4 * hidden),
+            "w_r": weight_codes(directions, hidden, 4 * hidden), "w_b": floats(directions, 8 * hidden),
             "lengths": None, "h": floats(directions, 1, hidden), "c": floats(directions, 1, hidden), "p": None,
             "s_w": scales[0], "s_wz": np.zeros(directions, np.int8), "s_r": scales[1],
             "s_rz": np.zeros(directions, np.int8)}  # fmt: skip

@@ -45,7 +45,7 @@ inline std::vector<NDArray> run_on(const Machine& machine, Executable& executabl
   executable.save(folder / "m.twa");
   std::string emulator = machine.emulator;
 #if defined(__x86_64__)
-  // QEMU 7.2 reads what vmaskmovps leaves out, beyond the end of an array's pages.
+  // QEMU 7.2 touches what vmaskmovps leaves out, and faults where that is beyond the last page of an array.
   if (std::string_view(machine.target) == "x86:avx2" && __builtin_cpu_supports("avx2")) emulator.clear();
 #endif
   std::string command = emulator + " " + TW_BUILD + "/boards/" + machine.runner + "/tw-run " +

@@ -41,7 +41,7 @@ std::vector<TileOption> options_of_vectors(const Product& p, const Target& targe
     const auto times = static_cast<double>(panels * (tile.rows <= p.m ? p.around : 1));
     const auto count = static_cast<double>(p.batches * std::max<int64_t>(1, p.sweep.outer_rows / p.around));
     double cost = cost_of_rows(p, m, [&](int64_t rows) {
-      Sweep of_rows = sweep;
+      Sweep of_rows = sweep;  // of an open m, what these rows have of A
       if (!p.usual_m.empty()) of_rows.scattered_bytes = sweep.scattered_bytes / p.m * rows;
       return tile_cost(tile, rows, n_vectors, p.k, target, of_rows);
     });
