@@ -99,7 +99,9 @@ class KernelCodegen {
   bool is_non_negative(const Expr& e) const;
 
   // convert.cpp
+  llvm::Value* emit_cast(const Cast& e);
   llvm::Value* emit_cast(llvm::Value* value, DType from, DType to);
+  llvm::Value* float_to_integer(llvm::Value* value, DType from, DType to, bool is_within_limits);
   llvm::Value* half_to_float(llvm::Value* bits);
   llvm::Value* float_to_half(llvm::Value* value);
   llvm::Value* bfloat_to_float(llvm::Value* bits);

@@ -1,7 +1,35 @@
 // Conversions between element types, with those of the 16-bit floats that a target has no instructions for.
+#include <cmath>
+
 #include "targets/llvm/codegen.h"
 
 namespace tw {
+
+// Least and greatest integer of the type, the latter plus one: powers of two, which floats hold exactly.
+static double least_of(DType integer) {
+  return integer.is_unsigned_integer() ? 0 : -std::ldexp(1.0, integer.bits - 1);
+}
+static double end_of(DType integer) {
+  return std::ldexp(1.0, integer.is_unsigned_integer() ? integer.bits : integer.bits - 1);
+}
+
+// Whether a float is a NaN or lies within the limits of an integer: codes that a quantised operator clips.
+static bool is_clipped(const Expr& e, DType integer) {
+  const auto* below = e.as<Call>();
+  if (!below || below->intrinsic != Intrinsic::minimum) return false;
+  const auto* above = below->arguments[0].as<Call>();
+  if (!above || above->intrinsic != Intrinsic::maximum) return false;
+  const auto low = as_float(above->arguments[1]), high = as_float(below->arguments[1]);
+  return low && high && *low <= *high && *low >= least_of(integer) && *high < end_of(integer);
+}
+
+llvm::Value* KernelCodegen::emit_cast(const Cast& e) {
+  llvm::Value* value = emit(e.value);
+  const DType from = e.value.dtype(), to = e.dtype;
+  const bool is_whole = to.is_integer() && from.is_float() && from.bits > 16;
+  if (is_whole && is_clipped(e.value, to.element())) return float_to_integer(value, from, to, true);
+  return emit_cast(value, from, to);
+}
 
 llvm::Value* KernelCodegen::emit_cast(llvm::Value* value, DType from, DType to) {
   if (from == to) return value;
@@ -24,10 +52,34 @@ llvm::Value* KernelCodegen::emit_cast(llvm::Value* value, DType from, DType to) 
       // What is rounded twice, to f16 in the end, is not to be rounded once: by a function that targets do not have.
       return builder_.CreateArithmeticFence(builder_.CreateFPTrunc(value, type), type);
     }
-    return to.is_unsigned_integer() ? builder_.CreateFPToUI(value, type) : builder_.CreateFPToSI(value, type);
+    return float_to_integer(value, from, to, false);
   }
   if (to.is_float()) return is_from_unsigned ? builder_.CreateUIToFP(value, type) : builder_.CreateSIToFP(value, type);
   return is_from_unsigned ? builder_.CreateZExtOrTrunc(value, type) : builder_.CreateSExtOrTrunc(value, type);
+}
+
+// Truncated to zero; what does not fit becomes the nearest limit, a NaN 0.  LLVM's plain conversions leave both open
+// (x86 makes other bytes of a NaN with AVX2 than with AVX-512), and its saturating ones take vectors apart on x86.
+llvm::Value* KernelCodegen::float_to_integer(llvm::Value* value, DType from, DType to, bool is_within_limits) {
+  llvm::Type* type = type_of(to);
+  if (target_.architecture == "aarch64") {  // has instructions with just this meaning
+    const auto id = to.is_unsigned_integer() ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
+    return builder_.CreateIntrinsic(id, {type, value->getType()}, {value});
+  }
+  auto number = [&](double n) { return llvm::ConstantFP::get(value->getType(), n); };
+  const double end = end_of(to);
+  // The greatest float below the end is the greatest integer, too, where the float has digits for all integers.
+  const double greatest = from.bits == 64 ? std::nextafter(end, 0.0) : std::nextafter(static_cast<float>(end), 0.0f);
+  llvm::Value* kept = builder_.CreateSelect(builder_.CreateFCmpORD(value, value), value, number(0));
+  if (!is_within_limits) {
+    kept = emit_min_max(false, from, kept, number(least_of(to)), true, true);
+    kept = emit_min_max(true, from, kept, number(greatest), true, true);
+  }
+  llvm::Value* whole = to.is_unsigned_integer() ? builder_.CreateFPToUI(kept, type) : builder_.CreateFPToSI(kept, type);
+  if (is_within_limits || std::trunc(greatest) == end - 1) return whole;
+  const auto limit =
+      to.is_unsigned_integer() ? llvm::APInt::getMaxValue(to.bits) : llvm::APInt::getSignedMaxValue(to.bits);
+  return builder_.CreateSelect(builder_.CreateFCmpOGE(value, number(end)), llvm::ConstantInt::get(type, limit), whole);
 }
 
 llvm::Value* KernelCodegen::half_to_float(llvm::Value* bits) {

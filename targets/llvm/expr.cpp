@@ -43,7 +43,7 @@ llvm::Value* KernelCodegen::emit(const Expr& e) {
     case NodeKind::Binary:
       return emit_binary(*e.as<Binary>());
     case NodeKind::Cast:
-      return emit_cast(emit(e.as<Cast>()->value), e.as<Cast>()->value.dtype(), e.dtype());
+      return emit_cast(*e.as<Cast>());
     case NodeKind::Select: {
       const Select& s = *e.as<Select>();
       llvm::Value* condition = emit(s.condition);

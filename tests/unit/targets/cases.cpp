@@ -1,7 +1,9 @@
 #include "tests/unit/targets/cases.h"
 
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "tensor_ir/interp/interp.h"
@@ -201,23 +203,41 @@ std::vector<KernelCase> math_cases(const Target& target) {
   return cases;
 }
 
+// x and, at every third position, the integer type's limits, what is beyond them, infinities and a NaN.
+static Expr with_limits(Expr x, const Expr& position, DType integer) {
+  const double end = std::ldexp(1.0, integer.bits);
+  const double limits[] = {end,     -end,     end / 2, -end / 2, end - 1,   end / 2 - 1,
+                           3 * end, -3 * end, 0.99,    HUGE_VAL, -HUGE_VAL, std::nan("")};
+  int at = 0;
+  for (const double limit : limits) x = select(equal(position, at), const_of(x.dtype(), limit), x), at += 3;
+  return x;
+}
+
 std::vector<KernelCase> conversion_cases(const Target& target) {
   std::vector<KernelCase> cases;
-  for (DType from : all_types) {
+  auto add_case = [&](const std::string& name, DType from, DType to, const std::function<Expr(Expr)>& convert) {
     const auto a = te::placeholder("A", {37}, from);
-    std::vector<te::Tensor> outputs;
+    const auto c = te::compute("C", {37}, {a}, [&](const te::Indices& s) {
+      const Expr value = a({s[0]});
+      if (!from.is_float() || to.is_float() || to.is_bool()) return convert(value);
+      return convert(with_limits(value * const_of(from, 50), s[0], to));  // magnitudes that need not round to zero
+    });
+    cases.push_back(make_case(name + "_" + to_string(from) + "_" + to_string(to),
+                              vectorized(te::make_func("f", {a}, {c}), target.lanes(f32)), 3, tolerance_of(to)));
+  };
+  for (DType from : all_types) {
     for (DType to : all_types) {
-      if (from == to) continue;
-      const auto c = te::compute("C_" + to_string(to), {37}, {a}, [&](const te::Indices& s) {
-        // Negative floats have no meaning as unsigned integers; small magnitudes need not round to zero.
-        Expr value = a({s[0]});
-        if (from.is_float() && !to.is_float() && !to.is_bool()) value = value * const_of(from, 50);
-        if (from.is_float() && to.is_unsigned_integer()) value = call(Intrinsic::abs, {value});
-        return cast(to, value);
+      if (from != to) add_case("convert", from, to, [&](const Expr& x) { return cast(to, x); });
+    }
+  }
+  // Codes of quantised operators.
+  for (DType from : {f32, f64}) {
+    for (DType to : {i8, u8, i16, u16}) {
+      const double low = to.is_unsigned_integer() ? 0 : -std::ldexp(1.0, to.bits - 1);
+      add_case("clip", from, to, [&](const Expr& x) {
+        const Expr above = call(Intrinsic::maximum, {call(Intrinsic::round_even, {x}), const_of(from, low)});
+        return cast(to, call(Intrinsic::minimum, {above, const_of(from, low + std::ldexp(1.0, to.bits) - 1)}));
       });
-      const Func f = te::make_func("f", {a}, {c});
-      cases.push_back(make_case("convert_" + to_string(from) + "_" + to_string(to), vectorized(f, target.lanes(f32)), 3,
-                                tolerance_of(to)));
     }
   }
   return cases;
