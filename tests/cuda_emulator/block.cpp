@@ -1,9 +1,9 @@
 #include "tests/cuda_emulator/block.h"
 
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <algorithm>
+#include <boost/context/detail/fcontext.hpp>
 #include <cstring>
 #include <deque>
 #include <numeric>
@@ -13,6 +13,10 @@
 
 namespace tw::cuda_emulator {
 namespace {
+// Boost's fibers would unwind the stacks of threads that never end, through code without exceptions; and the C
+// library's contexts ask the kernel for masks of signals at each change.
+using boost::context::detail::fcontext_t, boost::context::detail::jump_fcontext, boost::context::detail::make_fcontext,
+    boost::context::detail::transfer_t;
 
 // On its way to shared memory.
 struct Copy {
@@ -38,7 +42,7 @@ struct Product {
 
 // The threads of a block, one of which runs.
 struct Thread {
-  ucontext_t context;
+  fcontext_t context;
   Index index;
   bool is_done;
   bool waits_for_block;
@@ -51,7 +55,7 @@ struct Thread {
 };
 constexpr size_t warp = 32;
 constexpr size_t stack_bytes = 64 << 10;
-ucontext_t scheduler;
+fcontext_t scheduler;
 Thread* running;
 const KernelEntry* kernel;
 void** kernel_arguments;
@@ -60,12 +64,13 @@ std::vector<char> published;  // what products see of shared memory…
 char* shared_begin;           // …from here on
 std::unordered_map<const void*, Counter> counters;
 
+// Until the scheduler runs the thread again.
+void wait() {
+  scheduler = jump_fcontext(scheduler, nullptr).fctx;
+}
 void wait_for_others() {
   running->waits_for_block = true;
-  swapcontext(&running->context, &scheduler);
-}
-void wait_for_warp() {
-  swapcontext(&running->context, &scheduler);
+  wait();
 }
 void copy(void* to, const void* from, unsigned bytes, bool is_there) {
   static std::mt19937 random(2);
@@ -111,7 +116,7 @@ void commit_products() {
   running->has_begun_products = false;
 }
 void wait_products(unsigned left) {
-  wait_for_warp();
+  wait();
   const auto& all = running->products;
   make(static_cast<size_t>(std::count_if(
       all.begin(), all.end(), [&](const Product& p) { return p.group + left < running->groups_of_products; })));
@@ -158,7 +163,7 @@ bool has_ended(void* at, unsigned parity) {
   if (!counter_at(at)) return true;
   if (!ends(at, parity)) {
     running->counter = at, running->parity = parity;
-    swapcontext(&running->context, &scheduler);
+    wait();
     running->counter = nullptr;
   }
   return true;
@@ -203,15 +208,17 @@ void copy_box(void* to, const TensorMap* map, void* at, const int* coordinates, 
 }
 }  // namespace
 
-const Services services_of_block = {wait_for_others, wait_for_warp,  copy,           commit_copies,
+const Services services_of_block = {wait_for_others, wait,           copy,           commit_copies,
                                     wait_copies,     begin_products, multiply,       commit_products,
                                     wait_products,   publish_shared, set_up_counter, expect,
                                     arrive,          has_ended,      copy_box};
 
 namespace {
-void run_thread() {
+void run_thread(transfer_t from) {
+  scheduler = from.fctx;
   kernel->call(kernel_arguments);
   running->is_done = true;
+  wait();
 }
 
 }  // namespace
@@ -236,7 +243,7 @@ bool run_block(Module& module, const Index& shape, const KernelEntry& entry, voi
     running = &threads[t];
     module.thread = running->index;
     module.warp = static_cast<unsigned>(t / warp), module.lane = static_cast<unsigned>(t % warp);
-    swapcontext(&scheduler, &running->context);
+    running->context = jump_fcontext(running->context, nullptr).fctx;
     return running->is_done;
   };
   for (size_t t = 0; t < count; ++t) {
@@ -249,16 +256,13 @@ bool run_block(Module& module, const Index& shape, const KernelEntry& entry, voi
     thread.groups_of_products = 0;
     thread.has_begun_products = thread.has_published = false;
     thread.counter = nullptr;
-    getcontext(&thread.context);
-    thread.context.uc_stack = {stacks + t * stack_bytes, 0, stack_bytes};
-    thread.context.uc_link = &scheduler;
-    makecontext(&thread.context, run_thread, 0);
+    thread.context = make_fcontext(stacks + (t + 1) * stack_bytes, stack_bytes, run_thread);
   }
   const auto has_its_bytes = [&](size_t t) {
     return threads[t].counter && ends(threads[t].counter, threads[t].parity);
   };
-  // All threads in any order up to where they wait; then those for whom others have brought bytes, and warps in turn, of
-  // which each goes on to where its threads wait next, as long as they wait for nobody else.
+  // All threads in any order up to where they wait; then those for whom others have brought bytes, and warps in turn,
+  // of which each goes on to where its threads wait next, as long as they wait for nobody else.
   for (size_t done = 0; done < count;) {
     std::shuffle(order.begin(), order.end(), random);
     // Products see shared memory as it is where all threads have published theirs and met.
