@@ -8,6 +8,7 @@
 #include "tensor_ir/text/printer.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/sample_funcs.h"
+#include "tests/unit/sanitized.h"
 #include "tests/unit/targets/run.h"
 #include "tests/unit/targets/same_meaning.h"
 
@@ -123,7 +124,7 @@ void expect_answers(const Func& func, const Target& target, const Decisions& dec
   }
 }
 
-class OpenTensorCores : public ::testing::TestWithParam<OpenCase> {};
+class OpenTensorCores : public test::LargeFamily<OpenCase> {};
 
 TEST_P(OpenTensorCores, GiveTheOraclesAnswerByWarps) {
   expect_answers(GetParam().func, of_warps(), {}, "  tw_mma_");

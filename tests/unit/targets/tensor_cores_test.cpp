@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tensor_ir/text/parser.h"
+#include "tests/unit/sanitized.h"
 #include "tests/unit/targets/tensor_core_cases.h"
 
 namespace tw {
@@ -29,7 +30,7 @@ using test::target_for;
 using test::tolerance;
 using test::with_groups;
 
-class TensorCores : public ::testing::TestWithParam<ProductCase> {};
+class TensorCores : public test::LargeFamily<ProductCase> {};
 
 TEST_P(TensorCores, GiveTheOraclesAnswerInOneKernel) {
   const Func func = product(GetParam());
@@ -134,7 +135,7 @@ Func convolution(const ConvolutionCase& c) {
   return schedule.func();
 }
 
-class ConvolutionOnTensorCores : public ::testing::TestWithParam<ConvolutionCase> {};
+class ConvolutionOnTensorCores : public test::LargeFamily<ConvolutionCase> {};
 
 TEST_P(ConvolutionOnTensorCores, GivesTheOraclesAnswer) {
   const Func func = convolution(GetParam());
@@ -235,7 +236,7 @@ TEST(TensorCoreParts, ProductsOfFewSumsAreMadeInParts) {
   EXPECT_LT(test::largest_difference(arrays.back(), expected.back()), 1e-3);
 }
 
-class TensorCoreDecisions : public ::testing::TestWithParam<std::tuple<const Target*, Func>> {};
+class TensorCoreDecisions : public test::LargeFamily<std::tuple<const Target*, Func>> {};
 
 // What analysis would not choose here included.
 TEST_P(TensorCoreDecisions, GiveTheOraclesAnswerEach) {
@@ -294,7 +295,7 @@ TEST(TensorCoreText, GroupsAreNoPartOfPtx) {
   EXPECT_EQ(test::count_of(text_for(with_ptx), "  tw_wgmma_"), 0);
 }
 
-class TensorCoreGroups : public ::testing::TestWithParam<GroupCase> {};
+class TensorCoreGroups : public test::LargeFamily<GroupCase> {};
 
 TEST_P(TensorCoreGroups, GiveTheOraclesAnswer) {
   const Func func = product(GetParam().product);

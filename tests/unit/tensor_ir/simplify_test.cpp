@@ -10,6 +10,7 @@
 #include "tensor_ir/interp/interp.h"
 #include "tensor_ir/match.h"
 #include "tensor_ir/text/printer.h"
+#include "tests/unit/sanitized.h"
 
 namespace tw {
 namespace {
@@ -229,7 +230,7 @@ TEST(SimplifyProperty, RandomExpressionsKeepTheirValue) {
   const int64_t low[] = {0, 0, 0, -1000, -7, 1}, high[] = {15, 63, 3, 1000, 9, 20};
   Assumptions known;
   for (int v = 0; v < 6; ++v) known.bind(make.vars[v], {low[v], high[v]});
-  for (int round = 0; round < 30000; ++round) {
+  for (int round = 0; round < (test::is_sanitized ? 10000 : 30000); ++round) {
     const bool is_condition = round % 3 == 0;
     const Expr e = is_condition ? make.condition(4) : make.integer(2 + make.pick(4));
     Assumptions here = known;
