@@ -1,5 +1,6 @@
 // Conversions between element types, with those of the 16-bit floats that a target has no instructions for.
 #include <cmath>
+#include <optional>
 
 #include "targets/llvm/codegen.h"
 
@@ -13,22 +14,32 @@ static double end_of(DType integer) {
   return std::ldexp(1.0, integer.is_unsigned_integer() ? integer.bits : integer.bits - 1);
 }
 
-// Whether a float is a NaN or lies within the limits of an integer: codes that a quantised operator clips.
-static bool is_clipped(const Expr& e, DType integer) {
+struct Clipped {
+  Expr value, low, high;
+};
+
+// Codes of quantised operators: what is clipped to limits that fit the integer.
+static std::optional<Clipped> match_clipped(const Expr& e, DType integer) {
   const auto* below = e.as<Call>();
-  if (!below || below->intrinsic != Intrinsic::minimum) return false;
+  if (!below || below->intrinsic != Intrinsic::minimum) return std::nullopt;
   const auto* above = below->arguments[0].as<Call>();
-  if (!above || above->intrinsic != Intrinsic::maximum) return false;
+  if (!above || above->intrinsic != Intrinsic::maximum) return std::nullopt;
   const auto low = as_float(above->arguments[1]), high = as_float(below->arguments[1]);
-  return low && high && *low <= *high && *low >= least_of(integer) && *high < end_of(integer);
+  if (!low || !high || *low > *high || *low < least_of(integer) || *high >= end_of(integer)) return std::nullopt;
+  return Clipped{above->arguments[0], above->arguments[1], below->arguments[1]};
 }
 
 llvm::Value* KernelCodegen::emit_cast(const Cast& e) {
-  llvm::Value* value = emit(e.value);
   const DType from = e.value.dtype(), to = e.dtype;
   const bool is_whole = to.is_integer() && from.is_float() && from.bits > 16;
-  if (is_whole && is_clipped(e.value, to.element())) return float_to_integer(value, from, to, true);
-  return emit_cast(value, from, to);
+  const auto clipped = is_whole ? match_clipped(e.value, to.element()) : std::nullopt;
+  if (!clipped) return emit_cast(emit(e.value), from, to);
+  if (*as_float(clipped->low) != 0) return float_to_integer(emit(e.value), from, to, true);
+  // The larger of a NaN and of 0 is 0 where NaN need not remain one: what a NaN is as an integer.
+  llvm::Value* value = emit_min_max(false, from, emit(clipped->value), emit(clipped->low), false, true);
+  value = emit_min_max(true, from, value, emit(clipped->high), true, true);
+  return to.is_unsigned_integer() ? builder_.CreateFPToUI(value, type_of(to))
+                                  : builder_.CreateFPToSI(value, type_of(to));
 }
 
 llvm::Value* KernelCodegen::emit_cast(llvm::Value* value, DType from, DType to) {
