@@ -6,12 +6,16 @@
 
 namespace tw {
 
-// Least and greatest integer of the type, the latter plus one: powers of two, which floats hold exactly.
+// The type's least integer, and its greatest plus one: powers of two, which floats hold exactly.
 static double least_of(DType integer) {
   return integer.is_unsigned_integer() ? 0 : -std::ldexp(1.0, integer.bits - 1);
 }
 static double end_of(DType integer) {
   return std::ldexp(1.0, integer.is_unsigned_integer() ? integer.bits : integer.bits - 1);
+}
+
+static llvm::Instruction::CastOps conversion_to(DType integer) {
+  return integer.is_unsigned_integer() ? llvm::Instruction::FPToUI : llvm::Instruction::FPToSI;
 }
 
 struct Clipped {
@@ -38,8 +42,7 @@ llvm::Value* KernelCodegen::emit_cast(const Cast& e) {
   // The larger of a NaN and of 0 is 0 where NaN need not remain one: what a NaN is as an integer.
   llvm::Value* value = emit_min_max(false, from, emit(clipped->value), emit(clipped->low), false, true);
   value = emit_min_max(true, from, value, emit(clipped->high), true, true);
-  return to.is_unsigned_integer() ? builder_.CreateFPToUI(value, type_of(to))
-                                  : builder_.CreateFPToSI(value, type_of(to));
+  return builder_.CreateCast(conversion_to(to), value, type_of(to));
 }
 
 llvm::Value* KernelCodegen::emit_cast(llvm::Value* value, DType from, DType to) {
@@ -86,7 +89,7 @@ llvm::Value* KernelCodegen::float_to_integer(llvm::Value* value, DType from, DTy
     kept = emit_min_max(false, from, kept, number(least_of(to)), true, true);
     kept = emit_min_max(true, from, kept, number(greatest), true, true);
   }
-  llvm::Value* whole = to.is_unsigned_integer() ? builder_.CreateFPToUI(kept, type) : builder_.CreateFPToSI(kept, type);
+  llvm::Value* whole = builder_.CreateCast(conversion_to(to), kept, type);
   if (is_within_limits || std::trunc(greatest) == end - 1) return whole;
   const auto limit =
       to.is_unsigned_integer() ? llvm::APInt::getMaxValue(to.bits) : llvm::APInt::getSignedMaxValue(to.bits);
