@@ -9,7 +9,6 @@
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "runtime/rounding.h"
-#include "targets/analysis/even_rows.h"
 
 namespace tw::relay {
 namespace {
@@ -67,8 +66,7 @@ Preference prefer(const Shapes& s, const Target& target) {
     const bool is_large = s.keys * (s.size + s.columns) * 4 > target.l2.bytes / 2;
     // Places without a key cost more than parts save.
     const bool is_even = s.keys % even_part(s.keys, part, lanes) == 0;
-    return {analysis::even_rows(s.queries, target) > 0 && s.keys >= 2 * part ? part : 0,
-            is_large && is_even && s.queries > 96};
+    return {s.keys >= 2 * part ? part : 0, is_large && is_even && s.queries > 96};
   }
   // Scores are dot products along whole vectors.
   if (s.size % lanes != 0 || s.size < 2 * lanes) return {};

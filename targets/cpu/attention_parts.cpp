@@ -26,7 +26,6 @@
 #include <algorithm>
 
 #include "runtime/rounding.h"
-#include "targets/analysis/even_rows.h"
 #include "targets/cpu/attention_stages.h"
 
 namespace tw::cpu {
@@ -81,10 +80,11 @@ void join_parts(Schedule& schedule, const Output& output, int lanes, const Targe
   share_out(schedule, head);
 }
 
+// Blocks of about as many tiles, which a part of k and v serves while it is in the second cache.
 int64_t tiles_of_block(int64_t queries, int64_t rows) {
-  int64_t tiles = std::min<int64_t>(8, queries / rows);
-  while (queries / rows % tiles != 0) --tiles;
-  return tiles;
+  constexpr int64_t most = 8;
+  const int64_t tiles = divide_up(queries, rows);
+  return divide_up(tiles, divide_up(tiles, most));
 }
 
 void schedule_one_query(Schedule& schedule, const Output& output, const Extents& extents, int lanes,
@@ -119,7 +119,7 @@ void schedule_one_query(Schedule& schedule, const Output& output, const Extents&
 
 void schedule_many_queries(Schedule& schedule, const Output& output, const Extents& extents, int lanes,
                            const Target& target) {
-  const TileChoice choice{.divides_keys = true, .most_rows = even_rows(extents.queries, target)};
+  const TileChoice choice{.divides_rows = false, .divides_keys = true};
   const Tile tile = decide_tile(schedule, extents, choice, lanes, target);
   const int64_t tiles = tiles_of_block(extents.queries, tile.rows), panel = tile.keys;
   const BlockRef copy = pack_keys(schedule, panel * lanes, Scope::global);
@@ -174,11 +174,9 @@ bool schedule_attention_parts(Schedule& schedule, const Target& target) {
     return true;
   }
   const bool is_last_column = output->columns == schedule.loops(output->block).back();
-  const int64_t rows = even_rows(extents.queries, target);
   // The heads of the result are told apart in the loop over all tasks by the block of queries beside them.
-  const bool has_blocks =
-      rows > 0 && (extents.group == 1 || extents.queries > rows * tiles_of_block(extents.queries, rows));
-  if (has_blocks && extents.keys % lanes == 0 && is_last_column) {
+
+  if (extents.keys % lanes == 0 && is_last_column) {
     schedule_many_queries(schedule, *output, extents, lanes, target);
     return true;
   }
