@@ -300,8 +300,8 @@ void Team::enter_region(bool is_led) {
   openmp().parallel(take_part, &region, static_cast<unsigned>(size_), 0);
 }
 
-// By each thread of the region.  When worker 0 has ended a run that it leads, those who still wait for something are told
-// so, and who comes later has nothing to do.
+// By each thread of the region.  When worker 0 has ended a run that it leads, those who still wait for something are
+// told so, and who comes later has nothing to do.
 void Team::take_part(uint64_t run, bool is_led) {
   const int number = openmp().thread_number(), step = is_led ? size_ : openmp().thread_count();
   for (int worker = number; worker < size_; worker += step) {
@@ -397,11 +397,18 @@ void Team::work(int worker) {
   pthread_setname_np(pthread_self(), "tilewright");
   Member& me = members_[worker];
   int64_t idle_spin = 0;
+  bool is_late = false;
   while (true) {
     const auto has_started = [&] { return run_.load() != me.run; };
-    if (spin_until(idle_spin, has_started) == Waited::sleeping) bell_.sleep_until(has_started);
+    // That a program lets its model rest is no sign of a crowd, that the next run came soon one of having a CPU.
+    const Waited how = spin_until(idle_spin, has_started);
+    if (how == Waited::sleeping)
+      bell_.sleep_until(has_started);
+    else if (!is_late)
+      me.patience.end_wait(how);
     me.run = run_.load();
-    if (!moves(me, invited, inside)) {
+    is_late = !moves(me, invited, inside);
+    if (is_late) {
       idle_spin = spin_when_late;
       continue;
     }
@@ -410,7 +417,7 @@ void Team::work(int worker) {
     me.due = 0;
     me.spin_limit = spin_limit_;
     function_(context_, worker);
-    idle_spin = std::min({me.spin_limit, spin_between_runs, me.patience.nanoseconds()});
+    idle_spin = std::min(spin_between_runs, me.patience.begin_wait(me.spin_limit));
     if (!me.is_inside) continue;
     me.presence.store(me.run << 2 | outside);
     parting_.ring();
