@@ -136,6 +136,7 @@ class KernelCodegen {
   llvm::Value* addresses(const Buffer& buffer, const Expr& index);  // a vector of pointers
   llvm::LoadInst* make_load(llvm::Type* type, const Address& at, const Buffer& buffer);
   void make_store(llvm::Value* value, const Address& at, const Buffer& buffer);
+  void store_leading(llvm::Value* value, const Address& at, unsigned count);
   void mark_invariant(llvm::Instruction* load, const Buffer& buffer);
   llvm::Value* from_memory(llvm::Value* value, DType dtype);
   llvm::Value* to_memory(llvm::Value* value, DType dtype);

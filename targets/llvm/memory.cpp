@@ -3,7 +3,9 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
+#include <optional>
 
 #include "targets/llvm/codegen.h"
 #include "tensor_ir/match.h"
@@ -358,6 +360,39 @@ void KernelCodegen::emit_store(const Store& s) {
   store_memory(s, mask);
 }
 
+namespace {
+
+// How many lanes a constant mask has set, where these are the first ones.
+std::optional<unsigned> leading_lanes(llvm::Value* mask) {
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
+  if (!constant) return std::nullopt;
+  const unsigned lanes = llvm::cast<llvm::FixedVectorType>(mask->getType())->getNumElements();
+  unsigned count = 0;
+  for (unsigned i = 0; i < lanes; ++i) {
+    const llvm::Constant* lane = constant->getAggregateElement(i);
+    if (!lane || (!lane->isOneValue() && !lane->isZeroValue())) return std::nullopt;
+    if (lane->isZeroValue()) continue;
+    if (i != count++) return std::nullopt;
+  }
+  return count;
+}
+
+}  // namespace
+
+// Powers of two at a time: where masks have a cost, it is that of many stores (AMD's vmaskmovps writes in microcode).
+void KernelCodegen::store_leading(llvm::Value* value, const Address& at, unsigned count) {
+  llvm::Type* element = value->getType()->getScalarType();
+  const uint64_t bytes = element->getPrimitiveSizeInBits() / 8;
+  for (unsigned first = 0; first < count;) {
+    const unsigned lanes = std::bit_floor(count - first);
+    llvm::Value* part = lanes == 1 ? builder_.CreateExtractElement(value, first)
+                                   : builder_.CreateShuffleVector(value, llvm::createSequentialMask(first, lanes, 0));
+    builder_.CreateAlignedStore(part, builder_.CreateConstInBoundsGEP1_64(element, at.pointer, first),
+                                llvm::commonAlignment(at.alignment, first * bytes));
+    first += lanes;
+  }
+}
+
 void KernelCodegen::store_memory(const Store& s, llvm::Value* mask) {
   const DType dtype = s.value.dtype();
   const Expr& index = s.indices[0];
@@ -371,7 +406,9 @@ void KernelCodegen::store_memory(const Store& s, llvm::Value* mask) {
   const auto* r = index.as<Ramp>();
   if (r && is_const_int(r->stride, 1)) {
     const Address at = address(s.buffer, r->base);
-    if (mask) {
+    if (const auto count = mask && !target_.has_masks ? leading_lanes(mask) : std::nullopt) {
+      store_leading(value, at, *count);
+    } else if (mask) {
       builder_.CreateMaskedStore(value, at.pointer, at.alignment, mask);
     } else {
       make_store(value, at, s.buffer);
