@@ -94,7 +94,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
 
   // Stages to where their consumers are, last first.
   const BlockRef scored = finish_scores(schedule, Scope::register_);
-  tile_in_registers(schedule, mixed, columns[0], column_lanes);
+  tile_in_registers(schedule, mixed, columns[0], column_lanes, target);
   unroll_all(schedule, within);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);
@@ -110,7 +110,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
     const auto keys = schedule.split(loops.back(), {std::nullopt, tile.keys, lanes});
     loops.pop_back();
     schedule.reorder(in_order(keys[0], loops, keys[1], keys[2]));
-    tile_in_registers(schedule, scores, keys[0], lanes);
+    tile_in_registers(schedule, scores, keys[0], lanes, target);
     pack_at(schedule, copy, task, key_axis, lanes);
     unroll_all(schedule, loops);
     schedule.unroll(keys[1]);

@@ -47,13 +47,15 @@ void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, co
   std::erase(order, key), std::erase(order, of_row), std::erase(order, of_column);
   const auto rows = schedule.split(of_row, {std::nullopt, tile.rows});
   const auto columns = schedule.split(of_column, {std::nullopt, tile.columns, lanes});
-  schedule.reorder(in_order(order, rows[0], columns[0], key, rows[1], columns[1], columns[2]));
+  const auto steps = split_steps(schedule, key, int64_t{tile.rows} * tile.columns, target);
+  schedule.reorder(in_order(order, rows[0], columns[0], steps, rows[1], columns[1], columns[2]));
   const size_t axis = axes.size() - 1;
   schedule.reverse_compute_at(out, columns[0]);
-  const BlockRef init = schedule.decompose_reduction(mixed, key);
+  const BlockRef init = schedule.decompose_reduction(mixed, steps[0]);
   vectorize_below(schedule, init, columns[0], axis, lanes);
   vectorize_below(schedule, out, columns[0], axis, lanes);
-  prefetch_from_memory(schedule, values, analysis.extent(row), key, target);
+  prefetch_from_memory(schedule, values, analysis.extent(row), steps[0], target);
+  schedule.unroll(steps[1]);
   schedule.unroll(rows[1]);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);
@@ -69,7 +71,7 @@ void join_parts(Schedule& schedule, const Output& output, int lanes, const Targe
   const std::vector<LoopRef> outer = in_order(output.batch, output.heads, output.queries);
   schedule.reorder(in_order(outer, columns));
   const LoopRef head = schedule.fuse(outer);
-  tile_in_registers(schedule, joined, columns[0], lanes);
+  tile_in_registers(schedule, joined, columns[0], lanes, target);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);
   for (const BlockRef& stage : {total, share, top}) {
@@ -137,7 +139,7 @@ void schedule_many_queries(Schedule& schedule, const Output& output, const Exten
   const LoopRef task = schedule.fuse(outer), row = queries[1];
   for (const BlockRef& stage : {largest, weights, sum, mixed, out}) schedule.reverse_compute_at(stage, row);
   for (const BlockRef& stage : {top, share, total, joined, output.block}) schedule.reverse_compute_at(stage, task);
-  tile_in_registers(schedule, scores, keys[0], lanes);
+  tile_in_registers(schedule, scores, keys[0], lanes, target);
   schedule.compute_at(query, row);
   for (const BlockRef& stage : {query, scored, weights, largest, sum, out, top, share, total}) {
     set_scope_of(schedule, stage, Scope::stack);
@@ -155,7 +157,7 @@ void schedule_many_queries(Schedule& schedule, const Output& output, const Exten
   vectorize_keys(schedule, share, lanes);
   const LoopRef of_column = schedule.loops(output.block).back();
   const auto columns = schedule.split(of_column, {std::nullopt, tile.columns, lanes});
-  tile_in_registers(schedule, joined, columns[0], lanes);
+  tile_in_registers(schedule, joined, columns[0], lanes, target);
   schedule.unroll(columns[1]);
   schedule.vectorize(columns[2]);
   share_out(schedule, task);

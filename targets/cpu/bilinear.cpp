@@ -262,7 +262,7 @@ void schedule_data(Schedule& schedule, const LoopRef* block_loop, int lanes) {
 
 // `out` is the copy of finished tiles from registers.
 void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& panel_loop, const RegisterTile& tile,
-                      int lanes) {
+                      int lanes, const Target& target) {
   schedule.compute_at(out, panel_loop);
   const std::vector<Var> axes = analyse(schedule.node(out)).spatial();
   const LoopRef xi = own_loop(schedule, out, axes[0]), nu = own_loop(schedule, out, axes[1]);
@@ -270,7 +270,7 @@ void schedule_product(Schedule& schedule, const BlockRef& out, const LoopRef& pa
   const auto i = schedule.split(tiles.back(), {std::nullopt, tile.rows});
   tiles.back() = i[0];
   schedule.reorder(in_order(xi, nu, tiles, i[1], own_loop(schedule, out, axes.back())));
-  const LoopRef k = tile_in_registers(schedule, product, i[0], lanes);
+  const LoopRef k = tile_in_registers(schedule, product, i[0], lanes, target);
   vectorize_below(schedule, out, i[0], axes.size() - 1, lanes);
   // While one point's tiles compute, the next one's weights are on their way.
   for (const Access& read : analyse(schedule.node(product)).reads) {
@@ -356,7 +356,7 @@ bool schedule_bilinear(Schedule& original, const Target& target) {
   schedule.compute_at(columns, k[1]);
   set_scope_of(schedule, columns, Scope::register_);
   vectorize_below(schedule, columns, k[1], sizes->is_by_image ? 2 : 1, lanes);
-  schedule_product(schedule, out, panel_loop, blocking.tile, lanes);
+  schedule_product(schedule, out, panel_loop, blocking.tile, lanes, target);
   schedule.set_scope(products, Scope::stack);
   pack_weights(schedule, panel);
   schedule_data(schedule, is_local ? &t[0] : nullptr, lanes);

@@ -112,7 +112,8 @@ int64_t decide_rows_of_task(Schedule& schedule, int64_t rows, int64_t panels, in
 }
 
 // The strip's channels, within `task`: register tiles along rows of the image.
-void schedule_product(Schedule& schedule, const Stages& stages, const LoopRef& task, int64_t tile_rows, int lanes) {
+void schedule_product(Schedule& schedule, const Stages& stages, const LoopRef& task, int64_t tile_rows, int lanes,
+                      const Target& target) {
   const BlockRef& out = stages.made;
   schedule.compute_at(out, task);
   const BlockAnalysis made = analyse(schedule.node(out));
@@ -121,9 +122,7 @@ void schedule_product(Schedule& schedule, const Stages& stages, const LoopRef& t
   order_below(schedule, out, task,
               {own_loop(schedule, out, made.spatial()[2]), w[0], w[1], own_loop(schedule, out, made.spatial()[1])});
   const LoopRef tile = w[0];
-  const BlockAnalysis product = analyse(schedule.node(stages.product));
-  const int64_t steps = std::gcd<int64_t>(product.extent(product.reduce()[0]), 4);
-  tile_in_registers(schedule, stages.product, tile, lanes, 1, steps);
+  tile_in_registers(schedule, stages.product, tile, lanes, target, 1);
   vectorize_below(schedule, out, tile, 1, lanes);
 }
 
@@ -191,7 +190,7 @@ bool schedule_inverted_residual(Schedule& original, const Target& target) {
   for (size_t l = reduce.size() - unrolled; l < reduce.size(); ++l) schedule.unroll(reduce[l]);
   schedule.unroll(row[1]);
   schedule.vectorize(channels[2]);
-  schedule_product(schedule, *stages, task, tile.rows, lanes);
+  schedule_product(schedule, *stages, task, tile.rows, lanes, target);
   share_out(schedule, task);
   original = std::move(schedule);
   return true;

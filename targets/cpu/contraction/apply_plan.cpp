@@ -46,21 +46,6 @@ int64_t usual_steps(const Plan& c, int64_t extent) {
   return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1;
 }
 
-// The decision "k_unroll" of multiply-adds: steps along k of one iteration, in the innermost loop.
-int64_t decide_k_unroll(Schedule& schedule, const Plan& c, const LoopRef& k, const Target& target) {
-  if (c.atom.instruction || is_open(schedule, k)) return 1;
-  const int64_t extent = extent_of(schedule, k), analytic = usual_steps(c, extent);
-  const double step = std::max<double>(static_cast<double>(c.tile_rows()) * c.tile.vectors / target.fma_ports,
-                                       static_cast<double>(target.fma_latency));
-  std::vector<Candidate> candidates;
-  for (int64_t steps = 1; steps <= std::min<int64_t>(extent, 32); ++steps) {
-    if (extent % steps != 0 || (steps != extent && !std::has_single_bit(static_cast<uint64_t>(steps)))) continue;
-    // What a loop takes for itself, of which most hides behind the arithmetic.
-    candidates.push_back({{steps}, 1 + 0.4 / (step * static_cast<double>(steps))});
-  }
-  return schedule.decide("k_unroll", candidates, {analytic})[0];
-}
-
 // k as the plan splits it: those of blocks inside of all others, and the atom's.
 void split_k(Schedule& schedule, const BlockRef& block, const Plan& c, ContractionLoops& loops) {
   std::vector<LoopRef> within;
@@ -118,9 +103,13 @@ ContractionLoops order_loops(Schedule& schedule, const BlockRef& block, const Pl
   for (const Var& v : c.batch) loops.tasks.push_back(loop_of(v));
   split_k(schedule, block, c, loops);
   std::optional<LoopRef> steps;
-  if (const int64_t count = decide_k_unroll(schedule, c, loops.reduce.back(), target); count > 1) {
-    const auto parts = schedule.split(loops.reduce.back(), {std::nullopt, count});
-    loops.reduce.back() = parts[0], steps = parts[1];
+  if (const LoopRef k = loops.reduce.back(); !c.atom.instruction && !is_open(schedule, k)) {
+    const int64_t extent = extent_of(schedule, k), multiply_adds = c.tile_rows() * c.tile.vectors;
+    const int64_t count = decide_k_unroll(schedule, extent, multiply_adds, usual_steps(c, extent), false, target);
+    if (count > 1) {
+      const auto parts = schedule.split(k, {std::nullopt, count});
+      loops.reduce.back() = parts[0], steps = parts[1];
+    }
   }
   const auto j = schedule.split(loop_of(c.vector_axis), {std::nullopt, c.panel_of_part() / c.atom.n, c.atom.n});
   auto [rows, of_tile, of_atom, has_partial_tile] = split_rows(schedule, block, c);

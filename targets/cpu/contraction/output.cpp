@@ -1,6 +1,8 @@
 #include "targets/cpu/contraction/output.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 
 #include "targets/cpu/default_schedule.h"
 
@@ -142,23 +144,43 @@ std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, cons
   return out;
 }
 
+int64_t decide_k_unroll(Schedule& schedule, int64_t extent, int64_t multiply_adds, int64_t analytic, bool has_rest,
+                        const Target& target) {
+  constexpr int64_t most_steps = 32, long_loop = 8;
+  const double step = std::max<double>(static_cast<double>(multiply_adds) / target.fma_ports, target.fma_latency);
+  std::vector<Candidate> candidates;
+  for (int64_t steps = 1; steps <= std::min(extent, most_steps); ++steps) {
+    const bool is_few = std::has_single_bit(static_cast<uint64_t>(steps));
+    const bool divides = extent % steps == 0 && (is_few || steps == extent);
+    if (!divides && !(has_rest && is_few && extent >= long_loop * steps)) continue;
+    // What a loop takes for itself, of which most hides behind the arithmetic.
+    candidates.push_back({{steps}, 1 + 0.4 / (step * static_cast<double>(steps))});
+  }
+  return schedule.decide("k_unroll", candidates, {analytic})[0];
+}
+
+std::vector<LoopRef> split_steps(Schedule& schedule, const LoopRef& k, int64_t multiply_adds, const Target& target) {
+  constexpr int64_t few = 4, long_loop = 32;
+  const int64_t extent = extent_of(schedule, k), analytic = extent >= long_loop ? few : std::gcd(extent, few);
+  return schedule.split(k, {std::nullopt, decide_k_unroll(schedule, extent, multiply_adds, analytic, true, target)});
+}
+
 LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes,
-                          std::optional<size_t> vector_axis, int64_t steps) {
+                          const Target& target, std::optional<size_t> vector_axis) {
   schedule.compute_at(block, tile);
   set_scope_of(schedule, block, Scope::register_);
   const BlockAnalysis analysis = analyse(schedule.node(block));
   const size_t rank = analysis.write.buffer->shape.size(), axis = vector_axis.value_or(analysis.spatial().size() - 1);
   if (vector_axis && axis + 1 < rank) schedule.transform_layout(analysis.write.buffer->name, axis_last(rank, axis));
   std::vector<LoopRef> loops = loops_below(schedule, block, tile);
-  const size_t summed = analysis.reduce().size();
-  std::rotate(loops.begin(), loops.end() - static_cast<std::ptrdiff_t>(summed), loops.end());
-  if (steps > 1) {
-    const auto parts = schedule.split(loops[summed - 1], {std::nullopt, steps});
-    loops[summed - 1] = parts[0];
-    loops.insert(loops.begin() + static_cast<std::ptrdiff_t>(summed), parts[1]);
-  }
-  schedule.reorder(loops);
-  const LoopRef k = loops[summed - 1];
+  const auto summed = static_cast<std::ptrdiff_t>(analysis.reduce().size());
+  const std::vector<LoopRef> results(loops.begin(), loops.end() - summed);
+  loops.erase(loops.begin(), loops.end() - summed);
+  const std::vector<LoopRef> steps =
+      split_steps(schedule, loops.back(), divide_up(count_iterations(schedule, results), lanes), target);
+  const LoopRef k = steps[0];
+  loops.back() = k;
+  schedule.reorder(in_order(loops, steps[1], results));
   const BlockRef init = schedule.decompose_reduction(block, loops[0]);
   vectorize_below(schedule, init, tile, axis, lanes);
   vectorize_below(schedule, block, k, axis, lanes);

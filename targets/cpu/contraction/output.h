@@ -12,10 +12,17 @@ namespace tw::cpu {
 std::vector<BlockRef> write_tile(Schedule& schedule, const BlockRef& block, const Plan& plan, const LoopRef& tile,
                                  const LoopRef& first_k, const Target& target);
 
+// Steps along k of one iteration, of a loop of so many steps that are so many multiply-adds of vectors each: a divisor,
+// or of a long loop any few, whose rest is code of its own where `has_rest`.  The decision "k_unroll".
+int64_t decide_k_unroll(Schedule& schedule, int64_t extent, int64_t multiply_adds, int64_t analytic, bool has_rest,
+                        const Target& target);
+
 // A product that is a stage of something: computed within `tile`, its results in registers, with vectors along spatial
 // axis number `vector_axis`, or the last, which their layout then has last.  The loops of the sum, its last ones, come
-// first, `steps` of the innermost unrolled.  Gives that loop.
+// first, a few steps of the innermost unrolled.  Gives that loop.
 LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes,
-                          std::optional<size_t> vector_axis = {}, int64_t steps = 1);
+                          const Target& target, std::optional<size_t> vector_axis = {});
+// The loop over such a sum becomes one over a few steps, unrolled, of so many multiply-adds each: the two.
+std::vector<LoopRef> split_steps(Schedule& schedule, const LoopRef& k, int64_t multiply_adds, const Target& target);
 
 }  // namespace tw::cpu
