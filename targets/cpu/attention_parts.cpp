@@ -33,32 +33,23 @@ namespace {
 
 using namespace attention;
 
-// Σ weights · v of one part within `task`: a tile in registers whose rows are the innermost ones of the axis.
-// `out` takes it from there to memory.
-void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, const Var& row, const Tile& tile,
+// Σ weights · v of one part within `task`: a tile in registers whose rows are the innermost ones of an axis: of batch
+// …, head of k, group, query, part, column the one so far from the end.  `out` takes it from there to memory.
+void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, size_t from_last, const Tile& tile,
                 int lanes, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(mixed));
-  const std::vector<Var> axes = analysis.spatial();  // batch …, head of k, group, query, part, column
-  const Var column = axes.back();
-  const Access values = analysis.reads.at(analysis.reads[0].uses(column) ? 0 : 1);
-  const LoopRef key = loops_of(schedule, mixed, analysis.reduce().at(0)).at(0);
-  const LoopRef of_row = own_loop(schedule, mixed, row), of_column = own_loop(schedule, mixed, column);
-  std::vector<LoopRef> order = loops_below(schedule, mixed, task);
-  std::erase(order, key), std::erase(order, of_row), std::erase(order, of_column);
+  const size_t axis = analysis.spatial().size() - from_last, last = analysis.spatial().size() - 1;
+  const Access values = analysis.reads.at(analysis.reads[0].uses(analysis.spatial()[last]) ? 0 : 1);
+  const std::vector<Var> axes = analyse(schedule.node(out)).spatial();
+  const LoopRef of_row = own_loop(schedule, out, axes[axis]), of_column = own_loop(schedule, out, axes[last]);
+  std::vector<LoopRef> order = loops_below(schedule, out, task);
+  std::erase(order, of_row), std::erase(order, of_column);
   const auto rows = schedule.split(of_row, {std::nullopt, tile.rows});
   const auto columns = schedule.split(of_column, {std::nullopt, tile.columns, lanes});
-  const auto steps = split_steps(schedule, key, int64_t{tile.rows} * tile.columns, target);
-  schedule.reorder(in_order(order, rows[0], columns[0], steps, rows[1], columns[1], columns[2]));
-  const size_t axis = axes.size() - 1;
-  schedule.reverse_compute_at(out, columns[0]);
-  const BlockRef init = schedule.decompose_reduction(mixed, steps[0]);
-  vectorize_below(schedule, init, columns[0], axis, lanes);
-  vectorize_below(schedule, out, columns[0], axis, lanes);
-  prefetch_from_memory(schedule, values, analysis.extent(row), steps[0], target);
-  schedule.unroll(steps[1]);
-  schedule.unroll(rows[1]);
-  schedule.unroll(columns[1]);
-  schedule.vectorize(columns[2]);
+  schedule.reorder(in_order(order, rows[0], columns[0], rows[1], columns[1], columns[2]));
+  const LoopRef key = tile_in_registers(schedule, mixed, columns[0], lanes, target);
+  vectorize_below(schedule, out, columns[0], last, lanes);
+  prefetch_from_memory(schedule, values, analysis.extent(analysis.spatial()[axis]), key, target);
 }
 
 // Parts are joined as a product sums: how many there are matters to a tile as little as the length of a long sum.
@@ -106,8 +97,7 @@ void schedule_one_query(Schedule& schedule, const Output& output, const Extents&
   for (const BlockRef& stage : {scores, query}) schedule.compute_at(stage, task);
   for (const BlockRef& stage : {scores, query, scored, weights}) set_scope_of(schedule, stage, Scope::stack);
   const Tile tile = decide_tile(schedule, extents, {.has_keys = false}, lanes, target);
-  const std::vector<Var> axes = analyse(schedule.node(mixed)).spatial();
-  mix_values(schedule, out, task, axes[axes.size() - 4], tile, lanes, target);
+  mix_values(schedule, out, task, 4, tile, lanes, target);
   reduce_rows(schedule, sum, task, lanes);
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, task, lanes);
@@ -148,8 +138,7 @@ void schedule_many_queries(Schedule& schedule, const Output& output, const Exten
   schedule.unroll(keys[1]);
   schedule.vectorize(keys[2]);
   vectorize_keys(schedule, query, lanes);
-  const std::vector<Var> axes = analyse(schedule.node(mixed)).spatial();
-  mix_values(schedule, out, row, axes[axes.size() - 3], tile, lanes, target);
+  mix_values(schedule, out, row, 3, tile, lanes, target);
   reduce_rows(schedule, sum, row, lanes);
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, row, lanes);

@@ -159,12 +159,6 @@ int64_t decide_k_unroll(Schedule& schedule, int64_t extent, int64_t multiply_add
   return schedule.decide("k_unroll", candidates, {analytic})[0];
 }
 
-std::vector<LoopRef> split_steps(Schedule& schedule, const LoopRef& k, int64_t multiply_adds, const Target& target) {
-  constexpr int64_t few = 4, long_loop = 32;
-  const int64_t extent = extent_of(schedule, k), analytic = extent >= long_loop ? few : std::gcd(extent, few);
-  return schedule.split(k, {std::nullopt, decide_k_unroll(schedule, extent, multiply_adds, analytic, true, target)});
-}
-
 LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes,
                           const Target& target, std::optional<size_t> vector_axis) {
   schedule.compute_at(block, tile);
@@ -176,10 +170,13 @@ LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopR
   const auto summed = static_cast<std::ptrdiff_t>(analysis.reduce().size());
   const std::vector<LoopRef> results(loops.begin(), loops.end() - summed);
   loops.erase(loops.begin(), loops.end() - summed);
-  const std::vector<LoopRef> steps =
-      split_steps(schedule, loops.back(), divide_up(count_iterations(schedule, results), lanes), target);
-  const LoopRef k = steps[0];
-  loops.back() = k;
+  constexpr int64_t few_steps = 4, long_sum = 32;
+  const int64_t extent = extent_of(schedule, loops.back()),
+                multiply_adds = divide_up(count_iterations(schedule, results), lanes);
+  const int64_t analytic = extent >= long_sum ? few_steps : std::gcd(extent, few_steps);
+  const int64_t count = decide_k_unroll(schedule, extent, multiply_adds, analytic, true, target);
+  const auto steps = schedule.split(loops.back(), {std::nullopt, count});
+  const LoopRef k = loops.back() = steps[0];
   schedule.reorder(in_order(loops, steps[1], results));
   const BlockRef init = schedule.decompose_reduction(block, loops[0]);
   vectorize_below(schedule, init, tile, axis, lanes);

@@ -22,7 +22,5 @@ int64_t decide_k_unroll(Schedule& schedule, int64_t extent, int64_t multiply_add
 // first, a few steps of the innermost unrolled.  Gives that loop.
 LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopRef& tile, int lanes,
                           const Target& target, std::optional<size_t> vector_axis = {});
-// The loop over such a sum becomes one over a few steps, unrolled, of so many multiply-adds each: the two.
-std::vector<LoopRef> split_steps(Schedule& schedule, const LoopRef& k, int64_t multiply_adds, const Target& target);
 
 }  // namespace tw::cpu
