@@ -23,8 +23,6 @@
 //     }}
 //     share, joined, out as above                       of the block
 //   }
-#include <algorithm>
-
 #include "runtime/rounding.h"
 #include "targets/cpu/attention_stages.h"
 
@@ -165,8 +163,6 @@ bool schedule_attention_parts(Schedule& schedule, const Target& target) {
     return true;
   }
   const bool is_last_column = output->columns == schedule.loops(output->block).back();
-  // The heads of the result are told apart in the loop over all tasks by the block of queries beside them.
-
   if (extents.keys % lanes == 0 && is_last_column) {
     schedule_many_queries(schedule, *output, extents, lanes, target);
     return true;

@@ -171,8 +171,8 @@ LoopRef tile_in_registers(Schedule& schedule, const BlockRef& block, const LoopR
   const std::vector<LoopRef> results(loops.begin(), loops.end() - summed);
   loops.erase(loops.begin(), loops.end() - summed);
   constexpr int64_t few_steps = 4, long_sum = 32;
-  const int64_t extent = extent_of(schedule, loops.back()),
-                multiply_adds = divide_up(count_iterations(schedule, results), lanes);
+  const int64_t extent = extent_of(schedule, loops.back());
+  const int64_t multiply_adds = divide_up(count_iterations(schedule, results), lanes);
   const int64_t analytic = extent >= long_sum ? few_steps : std::gcd(extent, few_steps);
   const int64_t count = decide_k_unroll(schedule, extent, multiply_adds, analytic, true, target);
   const auto steps = schedule.split(loops.back(), {std::nullopt, count});
