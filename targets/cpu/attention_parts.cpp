@@ -31,12 +31,15 @@ namespace {
 
 using namespace attention;
 
-// Σ weights · v of one part within `task`: a tile in registers whose rows are the innermost ones of an axis: of batch
-// …, head of k, group, query, part, column the one so far from the end.  `out` takes it from there to memory.
-void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, size_t from_last, const Tile& tile,
+// Axes of Σ weights · v, from the end: column, part, query, group, head of k, batch ….
+enum AxisFromEnd : size_t { column_axis = 1, query_axis = 3, group_axis = 4 };
+
+// Σ weights · v of one part within `task`: a tile in registers whose rows are the innermost ones of the axis `of_rows`.
+// `out` takes it from there to memory.
+void mix_values(Schedule& schedule, const BlockRef& out, const LoopRef& task, AxisFromEnd of_rows, const Tile& tile,
                 int lanes, const Target& target) {
   const BlockAnalysis analysis = analyse(schedule.node(mixed));
-  const size_t axis = analysis.spatial().size() - from_last, last = analysis.spatial().size() - 1;
+  const size_t end = analysis.spatial().size(), axis = end - of_rows, last = end - column_axis;
   const Access values = analysis.reads.at(analysis.reads[0].uses(analysis.spatial()[last]) ? 0 : 1);
   const std::vector<Var> axes = analyse(schedule.node(out)).spatial();
   const LoopRef of_row = own_loop(schedule, out, axes[axis]), of_column = own_loop(schedule, out, axes[last]);
@@ -95,7 +98,7 @@ void schedule_one_query(Schedule& schedule, const Output& output, const Extents&
   for (const BlockRef& stage : {scores, query}) schedule.compute_at(stage, task);
   for (const BlockRef& stage : {scores, query, scored, weights}) set_scope_of(schedule, stage, Scope::stack);
   const Tile tile = decide_tile(schedule, extents, {.has_keys = false}, lanes, target);
-  mix_values(schedule, out, task, 4, tile, lanes, target);
+  mix_values(schedule, out, task, group_axis, tile, lanes, target);
   reduce_rows(schedule, sum, task, lanes);
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, task, lanes);
@@ -136,7 +139,7 @@ void schedule_many_queries(Schedule& schedule, const Output& output, const Exten
   schedule.unroll(keys[1]);
   schedule.vectorize(keys[2]);
   vectorize_keys(schedule, query, lanes);
-  mix_values(schedule, out, row, 3, tile, lanes, target);
+  mix_values(schedule, out, row, query_axis, tile, lanes, target);
   reduce_rows(schedule, sum, row, lanes);
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, row, lanes);
