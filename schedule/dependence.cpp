@@ -433,6 +433,18 @@ bool covers_domain(const Block& block, const std::vector<const For*>& loops) {
   return found >= allowed.size();
 }
 
+bool is_maximum(const Block& reduction) {
+  const Expr& value = reduction.body.as<Store>()->value;
+  const auto* binary = value.as<Binary>();
+  const auto* call = value.as<Call>();
+  return (binary && binary->op == BinaryOp::max) || (call && call->intrinsic == Intrinsic::maximum);
+}
+
+bool is_addition(const Block& reduction) {
+  const auto* binary = reduction.body.as<Store>()->value.as<Binary>();
+  return binary && binary->op == BinaryOp::add;
+}
+
 std::vector<const Load*> factors_of(const Block& block) {
   const auto* store = block.body.as<Store>();
   const auto* sum = store ? store->value.as<Binary>() : nullptr;

@@ -59,6 +59,8 @@ struct Reduction {
   std::function<Expr(Expr, Expr)> combine;
 };
 std::optional<Reduction> as_reduction(const Block& block);
+bool is_maximum(const Block& reduction);
+bool is_addition(const Block& reduction);
 // What is multiplied, without conversions; nothing when the block is no sum of products of two loads.
 std::vector<const Load*> factors_of(const Block& block);
 

@@ -118,6 +118,9 @@ class Schedule {
       int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block
   // The parts of a softmax that a loop makes are joined there: `block` is the maximum of their maxima.
   void online(const BlockRef& block, const LoopRef& loop);
+  // Scores that are -∞ for all rows of an iteration of the loop, which `block` masks, are left out of a softmax there.
+  bool is_masked(const BlockRef& block) const;
+  void skip_masked(const BlockRef& block, const LoopRef& loop);
 
  private:
   friend struct ScheduleEdit;  // how primitives change func_

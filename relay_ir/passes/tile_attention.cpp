@@ -1,12 +1,9 @@
 // Attention in tiles of queries and keys, whose parts are joined by an online softmax: for targets whose threads share
 // what is staged (Dao, "FlashAttention-2", 2023).  No array has an element for each pair of a query and a key.
 //
-//   attention(q, k, v)         ⇒   attention(q, k, v) decided "query_tile=64 split_kv=64"
-//   attention(q, k, v, mask)   ⇒   attention(q, k, v) {causal = 1} decided "query_tile=64 split_kv=64"
+//   attention(q, k, v)   ⇒   attention(q, k, v) decided "query_tile=64 split_kv=64"
 //
-// Where products of tf32 are asked for, those of tiles are such.  The latter of a constant mask under which the first
-// query sees the first key and each next one sees one more: then tiles go over those keys alone that some query of
-// theirs sees, and read no mask.
+// Where products of tf32 are asked for, those of tiles are such.
 #include "relay_ir/op.h"
 #include "relay_ir/pass.h"
 #include "runtime/rounding.h"
@@ -15,35 +12,14 @@
 namespace tw::relay {
 namespace {
 
-constexpr int64_t most_elements = 128;                  // of a row, whose results are in registers
-constexpr int64_t most_keys_of_few = 512;               // where blocks are few
-constexpr double nothing = -1e9, nothing_f16 = -65504;  // added to a score, or in its place, it leaves no weight
-
-// How many keys the mask lets the first query see, if each next one sees one more and nothing is added to scores.
-std::optional<int64_t> causal_keys(const NDArray& mask, int64_t queries, int64_t keys, double masked) {
-  const Shape& shape = mask.shape();
-  if (shape.size() < 2 || mask.size() != queries * keys || shape.back() != keys || *(shape.rbegin() + 1) != queries)
-    return std::nullopt;
-  const bool is_bool = mask.dtype().is_bool();
-  const double most = mask.dtype() == f16 ? nothing_f16 : nothing;
-  if (is_bool && masked > nothing) return std::nullopt;
-  const auto is_seen = [&](int64_t at) { return is_bool ? mask.get_int(at) != 0 : mask.get_float(at) == 0; };
-  int64_t first = 0;
-  while (first < keys && is_seen(first)) ++first;
-  if (first == 0 || first == keys) return std::nullopt;
-  for (int64_t at = 0; at < mask.size(); ++at) {
-    const bool is_expected = at % keys < first + at / keys;
-    if (is_seen(at) != is_expected || (!is_bool && !is_expected && mask.get_float(at) > most)) return std::nullopt;
-  }
-  return first;
-}
+constexpr int64_t most_elements = 128;     // of a row, whose results are in registers
+constexpr int64_t most_keys_of_few = 512;  // where blocks are few
 
 }  // namespace
 
 Graph tile_attention(const Graph& graph, const PassContext& context) {
   using namespace analysis;
   Graph result = graph;
-  bool has_masks_left = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (!node.op->leaves_open("query_tile")) continue;
@@ -73,15 +49,8 @@ Graph tile_attention(const Graph& graph, const PassContext& context) {
     result.nodes[i].decisions["query_tile"] = {tile};
     result.nodes[i].decisions["split_kv"] = {part};
     if (is_of_tf32) result.nodes[i].attributes.set("operands", std::string("tf32"));
-    const ValueId mask = node.inputs.size() > 3 ? node.inputs[3] : no_value;
-    if (mask == no_value || !graph.is_constant(mask) || node.attributes.get_int("causal") != 0) continue;
-    const auto seen = causal_keys(*graph.values[mask].constant, queries, keys, node.attributes.get_float("masked"));
-    if (!seen) continue;
-    result.nodes[i].inputs.resize(3);
-    result.nodes[i].attributes.set("causal", *seen);
-    has_masks_left = true;
   }
-  return has_masks_left ? eliminate_dead(result) : result;
+  return result;
 }
 
 }  // namespace tw::relay

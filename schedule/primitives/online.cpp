@@ -41,13 +41,6 @@ const Load* is_load_of(const Expr& e, const Buffer& buffer) {
   return load && load->buffer == buffer && !load->predicate.is_defined() ? load : nullptr;
 }
 
-bool is_maximum(const Block& reduction) {
-  const Expr& value = reduction.body.as<Store>()->value;
-  const auto* binary = value.as<Binary>();
-  const auto* call = value.as<Call>();
-  return (binary && binary->op == BinaryOp::max) || (call && call->intrinsic == Intrinsic::maximum);
-}
-
 // e^(L - max(T, c)): what is read of L and T.
 struct Share {
   const Load *part, *largest;
@@ -76,11 +69,6 @@ std::optional<Factors> factors_of(const std::optional<Reduction>& sum, const Buf
   if (const auto* share = is_load_of(product->a, shares)) return Factors{share, product->b};
   if (const auto* share = is_load_of(product->b, shares)) return Factors{share, product->a};
   return {};
-}
-
-bool is_addition(const Block& reduction) {
-  const auto* binary = reduction.body.as<Store>()->value.as<Binary>();
-  return binary && binary->op == BinaryOp::add;
 }
 
 // What has the elements that the buffer's are the largest of, where that is -∞ under a condition: the block, and when
@@ -116,12 +104,9 @@ Expr iterations_that_see(const Stmt& root, const For& loop, const Buffer& larges
   Expr count;
   for (const Expr& condition : conjuncts(substitute(masked->seen, bindings_of(*masked->block)))) {
     const auto slack = slack_of(condition);
-    const auto within = slack ? extremes_within(simplify(*slack, ranges), {at + 1, loops.end()}, ranges) : std::nullopt;
-    if (!within) continue;
-    const Expr &most = within->most, first = substitute(most, {{loop.var, Expr(0)}});
-    const auto step = as_int(simplify(substitute(most, {{loop.var, loop.var + 1}}) - most, ranges));
-    if (!step || *step >= 0) continue;
-    const Expr some = simplify(max(Expr(0), floor_div(first, -*step) + 1), ranges);
+    const auto fall = slack ? fall_along(*slack, loop, {at + 1, loops.end()}, ranges) : std::nullopt;
+    if (!fall) continue;
+    const Expr some = simplify(max(Expr(0), floor_div(fall->first, fall->step) + 1), ranges);
     if (can_prove(loop.extent <= some, ranges)) continue;
     count = count.is_defined() ? min(count, some) : some;
   }

@@ -58,5 +58,7 @@ void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile,
 // Scores as dot products along the elements, key by key: the loop over keys.
 LoopRef dot_products(Schedule& schedule, const LoopRef& tile, int lanes);
 void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes);
+// Where each query sees more keys than the one before, those that none of a tile sees are left out within `tile`.
+void skip_unseen_keys(Schedule& schedule, const LoopRef& tile);
 
 }  // namespace tw::cpu::attention

@@ -26,4 +26,14 @@ std::optional<Extremes> extremes_within(const Expr& e, const std::vector<const F
   return found;
 }
 
+std::optional<Fall> fall_along(const Expr& e, const For& loop, const std::vector<const For*>& others,
+                               const Assumptions& ranges) {
+  const auto within = extremes_within(simplify(e, ranges), others, ranges);
+  if (!within) return std::nullopt;
+  const Expr& most = within->most;
+  const auto step = as_int(simplify(substitute(most, {{loop.var, loop.var + 1}}) - most, ranges));
+  if (!step || *step >= 0) return std::nullopt;
+  return Fall{simplify(substitute(most, {{loop.var, Expr(0)}}), ranges), -*step};
+}
+
 }  // namespace tw

@@ -18,4 +18,13 @@ struct Extremes {
 // Of e while the loops run; nothing where it does not move by a constant with one of them.
 std::optional<Extremes> extremes_within(const Expr& e, const std::vector<const For*>& loops, const Assumptions& ranges);
 
+// A value that falls by a constant from each iteration of a loop to the next: the most that it is in the first one.
+struct Fall {
+  Expr first;
+  int64_t step;  // 1 or more
+};
+// …while the loops in `others` run; nothing where it does not fall.
+std::optional<Fall> fall_along(const Expr& e, const For& loop, const std::vector<const For*>& others,
+                               const Assumptions& ranges);
+
 }  // namespace tw

@@ -29,7 +29,8 @@ inline const std::vector<std::string>& random_primitives() {
       "reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline", "cache_read",
       "cache_write", "cache_write", "set_scope", "transform_layout", "split_iteration", "pad", "pad_operands", "pad_terms",
       "fuse_iterations", "fuse_iterations",
-      "decompose_reduction", "decompose_reduction", "skip_padding", "rfactor"};
+      "decompose_reduction", "decompose_reduction", "skip_padding", "rfactor", "skip_masked", "skip_masked",
+      "skip_masked"};
   // clang-format on
   return names;
 }
@@ -54,6 +55,8 @@ inline std::vector<SampleFunc> trace_funcs() {
       {"softmax", softmax(3, 11)},
       {"layer_norm", layer_norm(4, 9)},
       {"attention", attention(2, 4, 3)},
+      {"causal_softmax", causal_softmax(11)},
+      {"causal_softmax_even", causal_softmax(8)},
       {"transpose", transpose(7, 6)},
       {"broadcast_add", broadcast_add(2, 3, 4)},
       {"row_sum", row_sum(5, 13)},
@@ -291,9 +294,32 @@ class RandomTrace {
     } else if (name == "skip_padding" && loop) {
       if (s().node(block).init.is_defined()) s().decompose_reduction(block, s().loops(block).front());
       s().skip_padding(block, *loop);
+    } else if (name == "skip_masked") {
+      skip_masked();
     } else if (name == "rfactor" && loop) {
       s().rfactor(*loop, static_cast<int>(below(3)));
     }
+  }
+
+  // The loop around the block inside of this one.
+  std::optional<LoopRef> next_loop(const BlockRef& block, const LoopRef& loop) {
+    const std::vector<LoopRef> loops = s().loops(block);
+    const auto at = std::find(loops.begin(), loops.end(), loop);
+    return loops.end() - at > 1 ? std::optional(at[1]) : std::nullopt;
+  }
+
+  // All that uses masked scores comes into one of their loops, and its sums begin by themselves.
+  void skip_masked() {
+    const std::vector<BlockRef> blocks = s().blocks();
+    const auto masked = std::ranges::find_if(blocks, [&](const BlockRef& block) { return s().is_masked(block); });
+    if (masked == blocks.end() || s().loops(*masked).empty()) return;
+    const LoopRef loop = s().loops(*masked).front();
+    for (auto other = masked + 1; other != blocks.end(); ++other) {
+      if (!next_loop(*other, loop)) s().reverse_compute_at(*other, loop);
+      const auto own = next_loop(*other, loop);
+      if (own && s().node(*other).init.is_defined()) s().decompose_reduction(*other, *own);
+    }
+    s().skip_masked(*masked, loop);
   }
 
   // Those of one kind together more often than not.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "relay_ir/compile/compile.h"
 #include "relay_ir/compile/group.h"
@@ -14,6 +15,7 @@
 #include "tensor_ir/text/printer.h"
 #include "tests/unit/sample_funcs.h"
 #include "tests/unit/sanitized.h"
+#include "tests/unit/targets/same_meaning.h"
 
 namespace tw::relay {
 namespace {
@@ -55,6 +57,19 @@ const TextCase cases[] = {
     {"keys are each second row", R"(graph g (q: f32[2, 7, 8], x: f32[2, 40, 8], v: f32[2, 20, 8]) {
        k = slice(x) {axes = [1], starts = [1], sizes = [20], steps = [2]}
        y = attention(q, k, v)
+       return y
+     })"},
+    {"each query sees one key more", R"(graph g (q: f32[2, 70, 16], k: f32[2, 90, 16], v: f32[2, 90, 24]) {
+       y = attention(q, k, v) {scale = 0.25, causal = 21}
+       return y
+     })"},
+    {"each query sees one key more, of a tail", R"(graph g (q: f32[3, 131, 9], k: f32[3, 131, 9], v: f32[3, 131, 11]) {
+       y = attention(q, k, v) {causal = 1}
+       return y
+     })"},
+    {"each query sees one key more, some chosen",
+     R"(graph g (q: f32[4, 68, 8], k: f32[2, 68, 8], v: f32[2, 68, 8], m: bool[68, 68]) {
+       y = attention(q, k, v, m) {causal = 1, zero_if_masked = 1}
        return y
      })"},
     {"all heads share one", R"(graph g (q: f32[2, 4, 5, 8], k: f32[2, 1, 19, 8], v: f32[2, 1, 19, 8]) {
@@ -143,6 +158,15 @@ const TextCase cut_cases[] = {
     {"parts for blocks of queries, masked, with places left",
      R"(graph g (q: f32[2, 16, 9], k: f32[2, 75, 9], v: f32[2, 75, 20], m: f32[16, 75]) {
        y = attention(q, k, v, m) decided "split_kv=32"
+       return y
+     })"},
+    {"parts of which each query sees more", R"(graph g (q: f32[2, 150, 8], k: f32[2, 160, 8], v: f32[2, 160, 24]) {
+       y = attention(q, k, v) {causal = 5} decided "split_kv=80"
+       return y
+     })"},
+    {"parts of which each query sees more, with places left",
+     R"(graph g (q: f32[2, 90, 8], k: f32[2, 170, 8], v: f32[2, 170, 8]) {
+       y = attention(q, k, v) {causal = 11} decided "split_kv=80"
        return y
      })"},
     {"parts for blocks of queries by position", R"(graph g (x: f32[1, 48, 2, 48]) {
@@ -252,6 +276,42 @@ TEST(Attention, PartsMeanTheSame) {
     interpret(cut, actual);
     EXPECT_LT(tw::test::largest_difference(actual.back(), expected.back()), 1e-5);
   }
+}
+
+// Whoever asks later sees more; what nobody of a tile sees is neither read nor computed.
+TEST(Attention, KeysThatNobodySeesAreLeftOut) {
+  for (const char* split : {"", " decided \"split_kv=80\""}) {
+    const Graph graph = parse_graph(std::string(R"(graph g (q: f32[2, 40, 16], k: f32[2, 320, 16], v: f32[2, 320, 16]) {
+       y = attention(q, k, v) {causal = 20})") +
+                                    split + "\n return y\n}");
+    const Func func = lower_group(graph, fuse(graph)[0]);
+    constexpr int64_t seen = 59, together = 64;  // by the last query; keys that a tile leaves out or does not
+    std::vector<NDArray> arrays = test::random_buffers(func, 5), expected;
+    for (const NDArray& array : arrays) expected.push_back(array.clone());
+    interpret(func, expected);
+    for (int64_t head = 0; head < 2; ++head)
+      for (int64_t i = (seen + together) * 16; i < 320 * 16; ++i)
+        arrays[2].set_float(head * 320 * 16 + i, std::nan(""));
+    for (const Target& target : {core(128, 16, 2), core(256, 16, 2), core(512, 32, 3)}) {
+      SCOPED_TRACE(target.name + split);
+      std::vector<NDArray> actual;
+      for (const NDArray& array : arrays) actual.push_back(array.clone());
+      const Func scheduled = cpu::default_schedule(func, target).func();
+      interpret(scheduled, actual);
+      EXPECT_LT(tw::test::largest_difference(actual.back(), expected.back()), 1e-5) << to_text(scheduled);
+    }
+  }
+}
+
+// Of open sizes, too.
+TEST(Attention, EachQueryOfAnyNumberSeesOneKeyMore) {
+  const Graph graph = parse_graph(R"(graph g [n: 1..] (q: f32[2, n, 16], k: f32[2, n, 16], v: f32[2, n, 16]) {
+       y = attention(q, k, v) {causal = 1}
+       return y
+     })");
+  const Func func = lower_group(graph, fuse(graph)[0]);
+  for (const Target& target : {core(128, 32, 2), core(256, 16, 2), core(512, 32, 3)})
+    for (const int64_t n : {1, 7, 64, 101}) tw::test::expect_same_meaning_at(func, target, {{func.parameters[0], n}});
 }
 
 // Whoever decides is asked once, and each candidate is computed.
