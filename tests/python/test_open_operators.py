@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import tilewright as tw
@@ -227,6 +227,45 @@ def test_attention_beside_a_cache():
         feed = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
         for have, want in zip(executable.run(feed).values(), reference.run(None, feed), strict=True):
             np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("has_padding", [False, True])
+def test_attention_of_a_prompt(has_padding, tmp_path, monkeypatch):
+    """As it is exported: positions are compared, and what nobody may see is added as -inf."""
+    constants = {"zero": np.array(0), "one": np.array(1), "none": np.float32(-np.inf), "nil": np.float32(0)}
+    constants |= {"keys": np.array([0, 1, 2]), "queries": np.array([0, 1, 3]), "heads": np.array([1, 2])}
+    nodes = [
+        ("Shape", ["x"], ["count"], {"start": 2, "end": 3}),
+        ("Squeeze", ["count"], ["n"]),
+        ("Range", ["zero", "n", "one"], ["positions"]),
+        ("Unsqueeze", ["positions", "keys"], ["of_keys"]),
+        ("Unsqueeze", ["positions", "queries"], ["of_queries"]),
+        ("LessOrEqual", ["of_keys", "of_queries"], ["before"]),
+        ("Unsqueeze", ["seen", "heads"], ["given"]),
+        ("And", ["before", "given"], ["both"]),
+        ("Where", ["both" if has_padding else "before", "nil", "none"], ["mask"]),
+        ("Transpose", ["x"], ["columns"], {"perm": [0, 1, 3, 2]}),
+        ("MatMul", ["x", "columns"], ["scores"]),
+        ("Add", ["scores", "mask"], ["masked"]),
+        ("Softmax", ["masked"], ["weights"]),
+        ("IsNaN", ["weights"], ["empty"]),
+        ("Where", ["empty", "nil", "weights"], ["filled"]),
+        ("MatMul", ["filled", "x"], ["y"]),
+    ]
+    inputs = [value("x", ["b", 2, "n", 16]), value("seen", ["b", "n"], TensorProto.BOOL)]
+    model = model_of(nodes, inputs, [value("y", None)], constants, opset=18)
+    monkeypatch.setenv("TW_DUMP", str(tmp_path))
+    executable, reference = tw.compile(model), ReferenceEvaluator(model)
+    (graph,) = tmp_path.glob("*recognise_causal.tw")
+    assert "zero_if_masked = 1, causal = 1" in graph.read_text()
+    rng = np.random.default_rng(0)
+    for b, n in [(1, 1), (2, 7), (3, 70), (1, 131), (2, 200)]:
+        x = rng.standard_normal((b, 2, n, 16)).astype(np.float32)
+        seen = rng.random((b, n)) < 0.8
+        seen[0, : n // 3] = False  # padding on the left: rows that see nothing
+        feed = {"x": x, "seen": seen}
+        (want,), (have,) = reference.run(None, feed), executable.run(feed).values()
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5, err_msg=str((b, n)))
 
 
 def test_sizes_that_divide_by_what_may_be_nothing():

@@ -113,6 +113,10 @@ const TiledCase tiled_cases[] = {
        y = attention(q, k, v) {scale = 0.25, causal = 7}
        return y
      })"},
+    {"causal, some chosen", R"(graph g (q: f16[2, 75, 32], k: f16[2, 75, 32], v: f16[2, 75, 32], m: bool[75]) {
+       y = attention(q, k, v, m) {scale = 0.25, causal = 1, zero_if_masked = 1}
+       return y
+     })"},
     {"tf32", R"(graph g (q: f32[2, 64, 32], k: f32[2, 64, 32], v: f32[2, 64, 32]) {
        y = attention(q, k, v) {scale = 0.25}
        return y
