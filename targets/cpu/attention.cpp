@@ -128,7 +128,7 @@ bool schedule_attention(Schedule& schedule, const Target& target) {
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, row, lanes);
   reduce_rows(schedule, sum, row, lanes);
-  if (!is_decoding) skip_unseen_keys(schedule, row);
+  if (!is_decoding) skip_unseen_keys(schedule, row, static_cast<int64_t>(tile.keys) * lanes);
   share_out(schedule, task);
   return true;
 }

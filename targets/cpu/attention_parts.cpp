@@ -143,7 +143,7 @@ void schedule_many_queries(Schedule& schedule, const Output& output, const Exten
   reduce_rows(schedule, sum, row, lanes);
   vectorize_keys(schedule, weights, lanes);
   reduce_rows(schedule, largest, row, lanes);
-  skip_unseen_keys(schedule, row);
+  skip_unseen_keys(schedule, row, panel * lanes);
   // The join, row by row.
   vectorize_keys(schedule, share, lanes);
   const LoopRef of_column = schedule.loops(output.block).back();

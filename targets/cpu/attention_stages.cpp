@@ -198,14 +198,15 @@ void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes) {
   schedule.vectorize(extent_of(schedule, along) > lanes ? schedule.split(along, {std::nullopt, lanes})[1] : along);
 }
 
-void skip_unseen_keys(Schedule& schedule, const LoopRef& tile) {
-  constexpr int64_t few_keys = 64;  // of which there is little to leave out
+void skip_unseen_keys(Schedule& schedule, const LoopRef& tile, int64_t panel) {
+  constexpr int64_t few_keys = 32;  // of which there is little to leave out
   if (!has_block(schedule, masked) || !schedule.is_masked(masked)) return;
   const BlockAnalysis analysis = analyse(schedule.node(masked));
   const size_t parts = has_block(schedule, joined) ? 1 : 0;
   const Var query = analysis.spatial().at(analysis.spatial().size() - 2 - parts);
   const auto& chosen = *schedule.node(masked).body.as<Store>()->value.as<Select>();
-  if (uses_var(chosen.condition, query) && extents_of(schedule).keys > few_keys) schedule.skip_masked(masked, tile);
+  if (uses_var(chosen.condition, query) && extents_of(schedule).keys > std::max(few_keys, panel))
+    schedule.skip_masked(masked, tile);
 }
 
 }  // namespace tw::cpu::attention

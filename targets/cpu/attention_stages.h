@@ -59,6 +59,7 @@ void reduce_rows(Schedule& schedule, const BlockRef& block, const LoopRef& tile,
 LoopRef dot_products(Schedule& schedule, const LoopRef& tile, int lanes);
 void vectorize_keys(Schedule& schedule, const BlockRef& block, int lanes);
 // Where each query sees more keys than the one before, those that none of a tile sees are left out within `tile`.
-void skip_unseen_keys(Schedule& schedule, const LoopRef& tile);
+// Scores are made in panels of so many keys.
+void skip_unseen_keys(Schedule& schedule, const LoopRef& tile, int64_t panel);
 
 }  // namespace tw::cpu::attention

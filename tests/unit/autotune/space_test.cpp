@@ -91,14 +91,16 @@ Func strassen(int64_t rows, int64_t inputs, int64_t outputs) {
   return relay::lower_group(graph, relay::fuse(graph).at(0));
 }
 
-// Scores and weights of `queries` a head, of 12 keys more.
-Func attention(int64_t heads, int64_t queries, int64_t size) {
+// Scores and weights of `queries` a head, of 12 keys more; `causal`: of which the first sees so many, 0 for all.
+Func attention(int64_t heads, int64_t queries, int64_t size, int64_t causal = 0) {
   relay::Graph graph;
   const auto input = [&](const char* name, int64_t rows) {
     return graph.add_value(name, relay::TensorType{f32, {Expr(heads), Expr(rows), Expr(size)}});
   };
   graph.inputs = {input("q", queries), input("k", queries + 12), input("v", queries + 12)};
-  graph.outputs = graph.add_node("attention", graph.inputs, {}, "a");
+  relay::NodeAttributes attributes;
+  attributes.set("causal", causal);
+  graph.outputs = graph.add_node("attention", graph.inputs, attributes, "a");
   return relay::lower_group(graph, relay::fuse(graph).at(0));
 }
 
@@ -111,6 +113,7 @@ std::vector<test::SampleFunc> samples_of_decisions() {
   samples.push_back({"strassen", strassen(37, 32, 64)});
   samples.push_back({"rows", test::softmax(4, 272)});
   samples.push_back({"scores", attention(2, 19, 24)});
+  samples.push_back({"scores of a prompt", attention(2, 37, 8, 5)});
   return samples;
 }
 

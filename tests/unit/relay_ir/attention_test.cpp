@@ -67,6 +67,18 @@ const TextCase cases[] = {
        y = attention(q, k, v) {causal = 1}
        return y
      })"},
+    {"each query sees one key more, of few", R"(graph g (q: f32[2, 40, 8], k: f32[2, 40, 8], v: f32[2, 40, 8]) {
+       y = attention(q, k, v) {causal = 1}
+       return y
+     })"},
+    {"each query sees one key more, of one panel", R"(graph g (q: f32[2, 64, 8], k: f32[2, 64, 8], v: f32[2, 64, 8]) {
+       y = attention(q, k, v) {causal = 1}
+       return y
+     })"},
+    {"one query sees some keys", R"(graph g (q: f32[4, 1, 9], k: f32[2, 70, 9], v: f32[2, 70, 9]) {
+       y = attention(q, k, v) {causal = 60}
+       return y
+     })"},
     {"each query sees one key more, some chosen",
      R"(graph g (q: f32[4, 68, 8], k: f32[2, 68, 8], v: f32[2, 68, 8], m: bool[68, 68]) {
        y = attention(q, k, v, m) {causal = 1, zero_if_masked = 1}
