@@ -104,7 +104,8 @@ class Masks {
     if (const Node* sum = made_by(graph_, uses_, value, "add")) {
       for (const size_t side : {0, 1}) {
         const auto number = uniform_number(graph_, sum->inputs[side]);
-        const auto rest = number ? position(sum->inputs[1 - side], axis) : std::nullopt;
+        const bool is_as_long = is_same_shape(graph_.values[sum->inputs[1 - side]].type.shape, shape);
+        const auto rest = number && is_as_long ? position(sum->inputs[1 - side], axis) : std::nullopt;
         if (rest) return *rest + static_cast<int64_t>(*number);
       }
       return std::nullopt;
