@@ -59,6 +59,7 @@ struct Reduction {
   std::function<Expr(Expr, Expr)> combine;
 };
 std::optional<Reduction> as_reduction(const Block& block);
+// Of one that as_reduction takes.
 bool is_maximum(const Block& reduction);
 bool is_addition(const Block& reduction);
 // What is multiplied, without conversions; nothing when the block is no sum of products of two loads.

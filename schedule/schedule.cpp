@@ -137,8 +137,8 @@ void ScheduleEdit::require_serial(const For& loop) const {
 
 void ScheduleEdit::require_regular(const BlockRef& ref) const {
   if (!schedule.irregular_blocks_.count(ref.name)) return;
-  refuse("the loops around block " + quoted(ref.name) + " did not cover its iterations plainly when the schedule began",
-         path(ref).back(), "begin from the unscheduled Func, where every iteration variable has a loop of its own");
+  refuse("the loops around block " + quoted(ref.name) + " do not cover its iterations plainly", path(ref).back(),
+         "begin from the unscheduled Func, where every iteration variable has a loop of its own, and end loops last");
 }
 
 const Schedule::PaddedLayout* ScheduleEdit::padded_layout(const Buffer& buffer) const {

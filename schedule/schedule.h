@@ -118,9 +118,10 @@ class Schedule {
       int axis);  // partial results over `loop` in a new buffer dimension `axis`; returns the partial block
   // The parts of a softmax that a loop makes are joined there: `block` is the maximum of their maxima.
   void online(const BlockRef& block, const LoopRef& loop);
-  // Scores that are -∞ for all rows of an iteration of the loop, which `block` masks, are left out of a softmax there.
-  bool is_masked(const BlockRef& block) const;
+  // Scores that `block` masks with -∞ for all rows of an iteration of the loop are left out of a softmax, all of which
+  // is inside.  Refused where anything but maxima, e^(score - …) and sums of it uses them.
   void skip_masked(const BlockRef& block, const LoopRef& loop);
+  bool is_masked(const BlockRef& block) const;  // it writes -∞ where positions do not meet a condition
 
  private:
   friend struct ScheduleEdit;  // how primitives change func_
@@ -137,7 +138,7 @@ class Schedule {
   };
   std::map<std::string, std::vector<IndexMap>> layout_changes_;
   std::map<std::string, PaddedLayout> padded_layouts_;  // of buffers with elements that nobody writes, and constants
-  std::set<std::string> irregular_blocks_;  // whose loops did not cover their iterations plainly from the start
+  std::set<std::string> irregular_blocks_;              // whose loops do not cover their iterations plainly
 };
 
 std::string to_text(const IndexMap& map);

@@ -6,7 +6,7 @@
 //
 // In the first case nothing is read of it; in the second others are masked, too, with -∞, which leaves no key behind
 // the number a weight.  Masks are such conditions, numbers that `where` chooses by one, or constants.
-#include <cmath>
+#include <limits>
 
 #include "relay_ir/ops/common.h"
 #include "relay_ir/pass.h"
@@ -15,13 +15,10 @@
 namespace tw::relay {
 namespace {
 
-constexpr double nothing = -1e9, nothing_f16 = -65504;  // added to a score, or in its place, it leaves no weight
-
 // What a mask lets the first query see, if each next one sees one key more.
 struct Frontier {
-  int64_t first;            // so many keys, at the most
-  bool is_all;              // all of them
-  double masked = nothing;  // the score of the others, or what is added to it: at the most
+  int64_t first;  // so many keys, at the most
+  bool is_all;    // all of them
 };
 
 class Masks {
@@ -33,18 +30,19 @@ class Masks {
         keys_(rows_of(attention.inputs[1])),
         masked_(attention.attributes.get_float("masked")) {}
 
+  // What the mask says; of its own, others may be masked, too, and the frontier is not all.
   std::optional<Frontier> of_mask(ValueId mask) const {
-    if (graph_.is_constant(mask)) return of_constant(*graph_.values[mask].constant);
-    std::optional<Frontier> frontier;
-    if (graph_.values[mask].type.dtype.is_bool()) {
-      frontier = of_condition(mask);
-      if (frontier) frontier->masked = masked_;
-    } else if (const Node* chosen = made_by(graph_, uses_, mask, "where")) {
-      const auto masked = uniform_number(graph_, chosen->inputs[2]);
-      if (masked && uniform_number(graph_, chosen->inputs[1]) == 0) frontier = of_condition(chosen->inputs[0]);
-      if (frontier) frontier->masked = *masked;
-    }
-    return frontier && frontier->masked <= nothing ? frontier : std::nullopt;
+    const TensorType& type = graph_.values[mask].type;
+    constexpr double nothing = -1e9, nothing_f16 = -65504;  // added to a score, or in its place, it leaves no weight
+    const double most = type.dtype == f16 ? nothing_f16 : nothing;
+    if (type.dtype.is_bool()) return hidden_by(of_condition(mask), masked_, most);
+    if (graph_.is_constant(mask)) return of_constant(*graph_.values[mask].constant, most);
+    const Node* chosen = made_by(graph_, uses_, mask, "where");
+    const auto masked = chosen ? uniform_number(graph_, chosen->inputs[2]) : std::nullopt;
+    if (!masked) return std::nullopt;
+    std::optional<Frontier> frontier = of_condition(chosen->inputs[0]);
+    if (frontier && uniform_number(graph_, chosen->inputs[1]) != 0) frontier->is_all = false;
+    return hidden_by(frontier, *masked, most);
   }
 
  private:
@@ -53,22 +51,30 @@ class Masks {
     return shape[shape.size() - 2];
   }
 
-  std::optional<Frontier> of_constant(const NDArray& mask) const {
+  // Where `masked` takes the place of other scores, or is added to them: with -∞ they have no weight, and with other
+  // numbers from `most` down none beside a score that is there.
+  static std::optional<Frontier> hidden_by(const std::optional<Frontier>& frontier, double masked, double most) {
+    const bool hides =
+        frontier && (frontier->is_all ? masked <= most : masked == -std::numeric_limits<double>::infinity());
+    return hides ? frontier : std::nullopt;
+  }
+
+  // Bools, or numbers to add: 0, and such that are `most` or less.
+  std::optional<Frontier> of_constant(const NDArray& mask, double most = 0) const {
     const auto queries = as_int(queries_), keys = as_int(keys_);
     const Shape& shape = mask.shape();
     if (!queries || !keys || shape.size() < 2 || mask.size() != *queries * *keys || shape.back() != *keys ||
         *(shape.rbegin() + 1) != *queries)
       return std::nullopt;
     const bool is_bool = mask.dtype().is_bool();
-    const double most = mask.dtype() == f16 ? nothing_f16 : nothing;
-    if (is_bool && masked_ > nothing) return std::nullopt;
     const auto is_seen = [&](int64_t at) { return is_bool ? mask.get_int(at) != 0 : mask.get_float(at) == 0; };
     int64_t first = 0;
     while (first < *keys && is_seen(first)) ++first;
     if (first == *keys) return std::nullopt;
     for (int64_t at = 0; at < mask.size(); ++at) {
       const bool is_expected = at % *keys < first + at / *keys;
-      if (is_seen(at) != is_expected || (!is_bool && !is_expected && mask.get_float(at) > most)) return std::nullopt;
+      if (is_seen(at) != is_expected) return std::nullopt;
+      if (!is_bool && !is_expected && !(mask.get_float(at) <= most)) return std::nullopt;
     }
     return Frontier{first, true};
   }
@@ -138,7 +144,7 @@ Graph recognise_causal(const Graph& graph) {
       continue;
     if (node.inputs[3] == no_value) continue;
     const auto frontier = Masks(graph, node, uses).of_mask(node.inputs[3]);
-    if (!frontier || frontier->first < 1 || (!frontier->is_all && !std::isinf(frontier->masked))) continue;
+    if (!frontier || frontier->first < 1) continue;
     if (frontier->is_all) result.nodes[i].inputs.resize(3);
     result.nodes[i].attributes.set("causal", frontier->first);
   }

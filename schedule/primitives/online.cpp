@@ -100,7 +100,7 @@ Expr iterations_that_see(const Stmt& root, const For& loop, const Buffer& larges
   const std::vector<const For*> loops = tw::loops_of(path_to_block(root, masked->block->name));
   const auto at = std::find(loops.begin(), loops.end(), &loop);
   if (at == loops.end()) return Expr();
-  const Assumptions ranges = ranges_of(loops);
+  const Assumptions ranges = ranges_of({loops.begin(), at});  // others may have no iteration
   Expr count;
   for (const Expr& condition : conjuncts(substitute(masked->seen, bindings_of(*masked->block)))) {
     const auto slack = slack_of(condition);

@@ -38,6 +38,8 @@ std::vector<PaddedIteration> iterations_to_pad(const ScheduleEdit& edit, const B
       edit.refuse("loop " + quoted(var.name()) + " holds other blocks too", here,
                   "pad before blocks are moved into the loop");
     }
+    if (!is_known_equal(loop->extent, iter.extent))
+      edit.refuse("loop " + quoted(var.name()) + " leaves out iterations", here, "pad before loops end early");
     result.push_back({&iter, loop, padded});
   }
   return result;

@@ -10,6 +10,8 @@
 //     }
 //   }
 //
+// Under a causal mask all loops over keys end behind the last one that some row sees.
+//
 // One query a head (decoding): the rows are the query heads that share a head of k; k is read once, so it is not
 // packed: scores are dot products along its rows.  Of many keys: attention_parts.cpp.
 #include <algorithm>

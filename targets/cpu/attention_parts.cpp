@@ -23,6 +23,9 @@
 //     }}
 //     share, joined, out as above                       of the block
 //   }
+//
+// Under a causal mask loops over the keys of a part end behind the last one that some row sees, before the first if
+// none does.
 #include "runtime/rounding.h"
 #include "targets/cpu/attention_stages.h"
 

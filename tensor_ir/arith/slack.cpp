@@ -17,6 +17,8 @@ std::optional<Extremes> extremes_within(const Expr& e, const std::vector<const F
   Extremes found{e, e};
   for (const For* loop : loops) {
     if (!uses_var(e, loop->var)) continue;
+    for (const For* other : loops)
+      if (uses_var(loop->extent, other->var)) return std::nullopt;
     const auto step = as_int(simplify(substitute(e, {{loop->var, loop->var + 1}}) - e, ranges));
     if (!step) return std::nullopt;
     const Expr first(0), last = loop->extent - 1;
@@ -28,12 +30,21 @@ std::optional<Extremes> extremes_within(const Expr& e, const std::vector<const F
 
 std::optional<Fall> fall_along(const Expr& e, const For& loop, const std::vector<const For*>& others,
                                const Assumptions& ranges) {
-  const auto within = extremes_within(simplify(e, ranges), others, ranges);
-  if (!within) return std::nullopt;
-  const Expr& most = within->most;
-  const auto step = as_int(simplify(substitute(most, {{loop.var, loop.var + 1}}) - most, ranges));
-  if (!step || *step >= 0) return std::nullopt;
-  return Fall{simplify(substitute(most, {{loop.var, Expr(0)}}), ranges), -*step};
+  const Expr value = simplify(e, ranges);
+  const auto step_along = [&](const For& l) {
+    return as_int(simplify(substitute(value, {{l.var, l.var + 1}}) - value, ranges));
+  };
+  const auto step = step_along(loop);
+  const auto within = extremes_within(value, others, ranges);
+  if (!step || *step >= 0 || !within) return std::nullopt;
+  int64_t fall_within = 0;
+  for (const For* other : others) {
+    const int64_t along = step_along(*other).value_or(0);
+    const auto extent = as_int(other->extent);
+    if (along < 0 && !extent) return std::nullopt;
+    if (along < 0) fall_within += -along * (*extent - 1);
+  }
+  return Fall{simplify(substitute(within->most, {{loop.var, Expr(0)}}), ranges), -*step, fall_within};
 }
 
 }  // namespace tw

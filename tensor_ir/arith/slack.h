@@ -15,15 +15,17 @@ std::optional<Expr> slack_of(const Expr& condition);
 struct Extremes {
   Expr least, most;
 };
-// Of e while the loops run; nothing where it does not move by a constant with one of them.
+// Of e while the loops run; nothing where it does not move by a constant with one of them, or an extent depends on
+// another one.
 std::optional<Extremes> extremes_within(const Expr& e, const std::vector<const For*>& loops, const Assumptions& ranges);
 
-// A value that falls by a constant from each iteration of a loop to the next: the most that it is in the first one.
+// A value that falls by a constant from each iteration of a loop to the next.
 struct Fall {
-  Expr first;
-  int64_t step;  // 1 or more
+  Expr first;              // the most that it is in the first one
+  int64_t step;            // 1 or more
+  int64_t within_one = 0;  // what it falls in one at the most, along other loops
 };
-// …while the loops in `others` run; nothing where it does not fall.
+// …while the loops in `others` run; nothing where it does not fall, or where it is not known by how much.
 std::optional<Fall> fall_along(const Expr& e, const For& loop, const std::vector<const For*>& others,
                                const Assumptions& ranges);
 

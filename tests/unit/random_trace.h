@@ -57,6 +57,7 @@ inline std::vector<SampleFunc> trace_funcs() {
       {"attention", attention(2, 4, 3)},
       {"causal_softmax", causal_softmax(11)},
       {"causal_softmax_even", causal_softmax(8)},
+      {"causal_softmax_late", causal_softmax(9, -3)},
       {"transpose", transpose(7, 6)},
       {"broadcast_add", broadcast_add(2, 3, 4)},
       {"row_sum", row_sum(5, 13)},
@@ -318,6 +319,10 @@ class RandomTrace {
       if (!next_loop(*other, loop)) s().reverse_compute_at(*other, loop);
       const auto own = next_loop(*other, loop);
       if (own && s().node(*other).init.is_defined()) s().decompose_reduction(*other, *own);
+      const auto inner = below(3) == 0 ? std::optional(s().loops(*other).back()) : std::nullopt;
+      if (!inner || !own || *inner == *own) continue;
+      const std::vector<LoopRef> parts = s().split(*inner, {std::nullopt, pick(std::vector<int64_t>{2, 3, 4})});
+      if (below(3) == 0) s().reorder({parts[1], parts[0]});
     }
     s().skip_masked(*masked, loop);
   }

@@ -282,15 +282,17 @@ Func attention(int64_t heads, int64_t length, int64_t width) {
   return te::make_func("attention", {q, k, v}, {out});
 }
 
-Func causal_softmax(int64_t length) {
+Func causal_softmax(int64_t length, int64_t first) {
   const Tensor x = te::placeholder("X", {length, length}), y = te::placeholder("Y", {length});
   const Tensor scores = te::compute("scores", {length, length}, {x}, [&](const Indices& s) {
-    return select(s[1] <= s[0], x(s), float_imm(f32, -std::numeric_limits<double>::infinity()));
+    return select(s[1] < s[0] + first, x(s), float_imm(f32, -std::numeric_limits<double>::infinity()));
   });
   const Tensor largest = te::reduce("largest", {length}, {length}, te::Combiner::max, {scores},
                                     [&](const Indices& s, const Indices& r) { return scores({s[0], r[0]}); });
   const Tensor power = te::compute("power", {length, length}, {scores, largest}, [&](const Indices& s) {
-    return call(Intrinsic::exp, {scores(s) - largest({s[0]})});
+    const Expr shift = largest({s[0]});
+    const Expr finite = first > 0 ? shift : call(Intrinsic::maximum, {shift, float_imm(f32, -3e38)});
+    return call(Intrinsic::exp, {scores(s) - finite});
   });
   const Tensor total = te::reduce("total", {length}, {length}, te::Combiner::sum, {power},
                                   [&](const Indices& s, const Indices& r) { return power({s[0], r[0]}); });

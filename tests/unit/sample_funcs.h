@@ -53,7 +53,8 @@ Func global_average(int64_t channels, int64_t size);
 Func softmax(int64_t rows, int64_t columns);
 Func layer_norm(int64_t rows, int64_t columns);
 Func attention(int64_t heads, int64_t length, int64_t width);
-Func causal_softmax(int64_t length);  // sums of e^x and of it times y over what each row sees
+// Sums of e^x and of it times y over what each row sees: the first one so many elements, and some rows perhaps none.
+Func causal_softmax(int64_t length, int64_t first = 1);
 Func transpose(int64_t rows, int64_t columns);
 Func broadcast_add(int64_t batch, int64_t channels, int64_t size);
 Func row_sum(int64_t rows, int64_t columns);

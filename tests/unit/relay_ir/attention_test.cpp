@@ -75,6 +75,11 @@ const TextCase cases[] = {
        y = attention(q, k, v) {causal = 1}
        return y
      })"},
+    {"each query sees one key more, of factors in tf32",
+     R"(graph g (q: f32[2, 40, 8], k: f32[2, 40, 8], v: f32[2, 40, 8]) {
+       y = attention(q, k, v) {causal = 1, operands = "tf32"}
+       return y
+     })"},
     {"one query sees some keys", R"(graph g (q: f32[4, 1, 9], k: f32[2, 70, 9], v: f32[2, 70, 9]) {
        y = attention(q, k, v) {causal = 60}
        return y
