@@ -5,7 +5,8 @@
 //   for i in 0..128 thread_x { … }
 //
 // Legal under the conditions of parallel, except that threads of one block may meet in shared memory: lowering puts
-// barriers between the statements that do.  An axis is bound once on a path.
+// barriers between the statements that do.  An axis is bound once on a path,
+// and as many threads run wherever its loop stands.
 #include "schedule/edit.h"
 
 namespace tw {
@@ -27,6 +28,9 @@ void Schedule::bind(const LoopRef& ref, ThreadAxis axis) {
                 "workers run loops of a CPU, threads those of a GPU: use one kind");
   };
   for (const For* other : loops_of(path)) {
+    if (uses_var(loop.extent, other->var))
+      edit.refuse("the extent of loop " + quoted(loop.var.name()) + " depends on loop " + quoted(other->var.name()),
+                  path.back(), "bind a loop that has the same iterations wherever it runs");
     if (other->thread == axis) refuse_twice(*other);
     refuse_workers(*other);
   }

@@ -37,7 +37,9 @@ class RangeWalk {
     if (e.dtype() != i64) return std::nullopt;
     if (e.kind() == NodeKind::Var) {
       const auto found = inner_.find(Var::of(e));
-      return found == inner_.end() ? Stretch{e, 0} : Stretch{0, found->second - 1};
+      if (found == inner_.end()) return Stretch{e, 0};
+      if (depends_on(found->second, inner_)) return std::nullopt;  // not the same in all iterations of another one
+      return Stretch{0, found->second - 1};
     }
     if (!depends_on(e, inner_)) return has_load(e) ? std::nullopt : std::optional(Stretch{e, 0});
     const auto* b = e.as<Binary>();
