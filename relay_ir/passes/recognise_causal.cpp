@@ -30,7 +30,7 @@ class Masks {
         keys_(rows_of(attention.inputs[1])),
         masked_(attention.attributes.get_float("masked")) {}
 
-  // What the mask says; of its own, others may be masked, too, and the frontier is not all.
+  // Where the mask hides other keys, too, the frontier is not all that it says.
   std::optional<Frontier> of_mask(ValueId mask) const {
     const TensorType& type = graph_.values[mask].type;
     constexpr double nothing = -1e9, nothing_f16 = -65504;  // added to a score, or in its place, it leaves no weight

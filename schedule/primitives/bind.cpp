@@ -5,8 +5,8 @@
 //   for i in 0..128 thread_x { … }
 //
 // Legal under the conditions of parallel, except that threads of one block may meet in shared memory: lowering puts
-// barriers between the statements that do.  An axis is bound once on a path,
-// and as many threads run wherever its loop stands.
+// barriers between the statements that do.  An axis is bound once on a path, and as many threads run wherever its loop
+// stands.
 #include "schedule/edit.h"
 
 namespace tw {
